@@ -1,0 +1,53 @@
+"""Names for things that users may add: links here; methods, datasets, encoders and heads in `semcom`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Maps names to objects; built-in entries are imported only when they are asked for.
+
+    Args:
+        kind: what the names are called in an error ("method", "dataset", ...).
+        builtin: name -> "module:attribute" of the entries that ship with the package.
+    """
+
+    def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._builtin = dict(builtin)
+        self._added: dict[str, T] = {}
+
+    def names(self) -> list[str]:
+        """All known names: the built-in ones in their order, then the added ones."""
+        return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that adds an object under `name`; a built-in name cannot be taken (ValueError)."""
+        if name in self._builtin:
+            raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
+
+        def add(entry: T) -> T:
+            self._added[name] = entry
+            return entry
+
+        return add
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._added or name in self._builtin
+
+    def get(self, name: str) -> T:
+        """The entry called `name`; ValueError names what would have been accepted."""
+        if name in self._added:
+            return self._added[name]
+        if name not in self._builtin:
+            near = difflib.get_close_matches(name, self.names(), n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"{self.kind} {name!r} is unknown: {hint}known are {', '.join(self.names())}")
+        module, attribute = self._builtin[name].split(":")
+        return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,346 @@
+"""The configuration of a run: frozen dataclasses that the command line, the results and Python share.
+
+A field that is `None` is open: `resolve` (in `semcom.run`) fills it from the preset or the common
+defaults, and the resolved configuration is what is stored. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+class ConfigError(ValueError):
+    """A request that cannot be met: one line that names the field, the value and what would be accepted."""
+
+
+class RunError(RuntimeError):
+    """The work itself failed (divergence, a full disk): the request was fine."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which images."""
+
+    name: str = "digits"
+    """A dataset of `semcom list datasets`, or the path of an .npz file or of an image folder."""
+    root: str | None = None
+    """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
+
+
+@dataclass(frozen=True)
+class PartitionConfig:
+    """How the images are divided over the clients."""
+
+    kind: Literal["shots", "dirichlet", "dirichlet-client", "pathological", "iid", "file"] = "shots"
+    """Name of the partition."""
+    ways: int = 3
+    """m of `shots`: classes per client."""
+    shots: int | None = None
+    """q of `shots`: training samples per class and client (None: 100; 15 on digits)."""
+    ways_spread: int = 0
+    """`shots`: client k owns m_k classes, uniform in [ways - spread, ways + spread]."""
+    shots_spread: int = 0
+    """`shots`: client k owns q_k samples of each, uniform in [shots - spread, shots + spread]."""
+    test_per_class: int = 200
+    """`shots`: most test images per class and client."""
+    beta: float = 0.1
+    """Concentration of `dirichlet` and `dirichlet-client`."""
+    min_size: int = 10
+    """`dirichlet`: fewest samples of a client, redrawn until met (0: the plain form)."""
+    classes: int = 2
+    """`pathological`: classes per client."""
+    fraction: float = 1.0
+    """Part of the dataset that is divided at all (not for `shots` and `file`)."""
+    test: Literal["merged", "own"] = "merged"
+    """`merged`: train and test images are merged, divided and split per client; `own`: the dataset's test
+    images are divided in the same proportions as its training images (not for `shots` and `file`)."""
+    test_fraction: float = 0.25
+    """Test part of each client's samples where `test` is `merged`."""
+    validation: float = 0.0
+    """Part of each client's training samples that is set aside for validation."""
+    scarce: tuple[int, ...] = ()
+    """Clients that keep only `scarce_fraction` of their training samples."""
+    scarce_fraction: float = 0.1
+    """See `scarce`."""
+    path: str | None = None
+    """`file`: the .npz that holds train_0, test_0, train_1, ..."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The split model: semantic encoder at the client, semantic decoder (head) at the base station."""
+
+    encoder: str = "dcgan"
+    """An encoder of `semcom.registry.ENCODERS`, or a comma list that the clients take in turn (mixed architectures)."""
+    head: str = "linear"
+    """A head of `semcom.registry.HEADS`."""
+    features: int = 64
+    """d: real features per image, d/2 complex symbols."""
+    init: Literal["common", "client"] = "common"
+    """Initial weights: the same for all clients (of one architecture), or drawn per client."""
+
+
+@dataclass(frozen=True)
+class ChannelConfig:
+    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it."""
+
+    kind: str = "awgn"
+    """A link of `semcom list channels`."""
+    snr_db: float | str = 10.0
+    """Uplink SNR in dB: a number, a comma list with one per client ("9,12,6"), a range drawn per client and
+    round ("0:18"), or inf."""
+    downlink_snr_db: float | str | None = None
+    """SNR in dB of the gradients' downlink (None: as `snr_db`)."""
+    test_snr_db: float | str | None = None
+    """SNR in dB of the tests (None: as `snr_db`); a comma list gives a curve."""
+    downlink: Literal["noisy", "ideal"] = "noisy"
+    """Whether the gradients of a split method cross the channel too."""
+    equaliser: Literal["mmse", "zf", "none"] = "mmse"
+    """Receiver of the fading links."""
+    coherence: Literal["symbol", "sample", "batch", "round"] = "sample"
+    """How long a fading coefficient lasts."""
+
+
+@dataclass(frozen=True)
+class AirConfig:
+    """What else is exchanged (parameters, prototypes) and how it is counted."""
+
+    parameters: Literal["ideal", "analog"] = "ideal"
+    """`ideal`: error-free; `analog`: uncoded through the run's channel."""
+    bits_per_float: int = 32
+    """Size of a number that is sent error-free."""
+    bits_per_use: float = 2.0
+    """Rate of error-free exchange, bit per complex channel use (2: uncoded QPSK)."""
+    bandwidth_hz: float = 1e6
+    """Band that the participating clients share equally."""
+    symbol_energy: float = 1.0
+    """Es: energy of one complex symbol, in joule (1: energies count symbols)."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Schedule and optimiser, the same for every arm unless the user or the preset says otherwise."""
+
+    rounds: int | None = None
+    """T: communication rounds (None: 60, or the preset's)."""
+    local_epochs: int | tuple[int, ...] | None = None
+    """E: local epochs per round, one value or one per client (None: 1, or the preset's)."""
+    batch_size: int | None = None
+    """Mini-batch (None: 50, or the preset's)."""
+    lr: float | tuple[float, ...] | None = None
+    """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
+    optimizer: Literal["adam", "sgd"] | None = None
+    """Local optimiser, new at every round (None: adam, or the preset's)."""
+    momentum: float | None = None
+    """Momentum of `sgd` (None: 0, or the preset's)."""
+    weight_decay: float | None = None
+    """Weight decay (None: 0, or the preset's)."""
+    participation: float | None = None
+    """Part of the clients that takes part in a round (None: 1, or the preset's)."""
+    preset: Literal["common", "paper"] = "common"
+    """What fills open fields: the common defaults, or the arm's own paper."""
+    through_link: bool = True
+    """Whether local training of arms that are not split sees a simulated channel."""
+    eval_every: int = 10
+    """Rounds between evaluations; each of the last ten rounds is evaluated."""
+    checkpoint_every: int = 10
+    """Rounds between checkpoints; there is one at the end too."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Arithmetic."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run: a method on data, divided over clients, through a channel."""
+
+    method: str = "fedcl"
+    """An arm of `semcom list methods`."""
+    hyper: Any = None
+    """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
+    data: DataConfig = field(default_factory=DataConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    air: AirConfig = field(default_factory=AirConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    clients: int = 20
+    """K: number of clients."""
+    seed: int = 0
+    """Every draw of the run follows from it."""
+    plugins: tuple[str, ...] = ()
+    """Python files or modules, imported first, that register own methods, channels, encoders or datasets."""
+    out: str | None = None
+    """Folder of the run's results (None: nothing is written)."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
+    chunk: int | None = None
+    """k: clients trained at once (None: 1 on a CPU, all on a GPU)."""
+
+
+NOT_IDENTITY = ("out", "device", "chunk")
+"""Fields that do not change what a run computes, so they are not in its hash."""
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain containers, as `config.json` holds it."""
+    hyper = config.hyper
+    values = dataclasses.asdict(dataclasses.replace(config, hyper=None))
+    values["hyper"] = dataclasses.asdict(hyper) if dataclasses.is_dataclass(hyper) else hyper  # type: ignore[arg-type]
+    return values
+
+
+def from_dict(values: Mapping[str, Any]) -> RunConfig:
+    """Inverse of `to_dict`. Raises ConfigError for a section or field that does not exist."""
+    return _build(RunConfig, values, "")
+
+
+def _build(cls: type, values: Any, prefix: str) -> Any:
+    """An instance of dataclass `cls` from a mapping, with lists turned into tuples and nested sections built."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {values!r} is not a table of fields")
+    known = {f.name: f for f in dataclasses.fields(cls)}
+    built = {}
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known)}")
+        section = known[name].default_factory
+        if isinstance(section, type) and dataclasses.is_dataclass(section):
+            value = _build(section, value, f"{prefix}{name}.")
+        built[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**built)
+
+
+def run_hash(config: RunConfig) -> str:
+    """Identity of a resolved configuration: 12 hexadecimal digits; `NOT_IDENTITY` fields do not count."""
+    values = {k: v for k, v in to_dict(config).items() if k not in NOT_IDENTITY}
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+COMMON: Mapping[str, Any] = {
+    "rounds": 60,
+    "local_epochs": 1,
+    "batch_size": 50,
+    "lr": 1e-3,
+    "optimizer": "adam",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "participation": 1.0,
+}
+"""Common defaults of TrainConfig's open fields."""
+
+
+def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
+    """`train` with its open fields taken from `preset`, then from the common defaults."""
+    values = {**COMMON, **preset}
+    opened = {name: values[name] for name in COMMON if getattr(train, name) is None}
+    return dataclasses.replace(train, **opened)
+
+
+def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "range"], tuple[float, ...]]:
+    """Reads an SNR field: ("list", values in dB) or ("range", (low, high)).
+
+    Raises ConfigError naming the field for NaN, minus infinity, an empty or reversed range, or anything else that is no number.
+    """
+    wanted = "a number in dB, a comma list (9,12,6), a range (0:18) or inf"
+    parts = str(text).split(":" if ":" in str(text) else ",")
+    try:
+        values = tuple(float(p) for p in parts)
+    except ValueError:
+        raise ConfigError(f"{field_name}: {text!r} is not {wanted}") from None
+    if any(math.isnan(v) or v == -math.inf for v in values):
+        raise ConfigError(f"{field_name}: {text!r} is not {wanted}")
+    if ":" in str(text):
+        if len(values) != 2 or not values[0] < values[1] < math.inf:
+            raise ConfigError(f"{field_name}: {text!r} is not a range low:high of two finite numbers in dB")
+        return "range", values
+    return "list", values
+
+
+def check(config: RunConfig) -> None:
+    """Checks what can be told without data. Raises ConfigError for the first field that is wrong."""
+    train, partition = config.train, config.partition
+    for name, value in (
+        ("clients", config.clients),
+        ("train.rounds", train.rounds),
+        ("train.batch-size", train.batch_size),
+        ("train.eval-every", train.eval_every),
+        ("train.checkpoint-every", train.checkpoint_every),
+        ("partition.ways", partition.ways),
+        ("partition.classes", partition.classes),
+        ("partition.test-per-class", partition.test_per_class),
+        ("model.features", config.model.features),
+        ("air.bits-per-float", config.air.bits_per_float),
+        *([("partition.shots", partition.shots)] if partition.shots is not None else []),
+        *([("chunk", config.chunk)] if config.chunk is not None else []),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"{name}: {value!r} is not a whole number of at least 1")
+    for name, value in (
+        ("partition.ways-spread", partition.ways_spread),
+        ("partition.shots-spread", partition.shots_spread),
+        ("partition.min-size", partition.min_size),
+        ("train.momentum", train.momentum),
+        ("train.weight-decay", train.weight_decay),
+    ):
+        if value is None or not value >= 0 or not math.isfinite(value):
+            raise ConfigError(f"{name}: {value!r} is not a number of at least 0")
+    for name, value in (
+        ("partition.beta", partition.beta),
+        ("air.bits-per-use", config.air.bits_per_use),
+        ("air.bandwidth-hz", config.air.bandwidth_hz),
+        ("air.symbol-energy", config.air.symbol_energy),
+    ):
+        if not value > 0 or not math.isfinite(value):
+            raise ConfigError(f"{name}: {value!r} is not a positive number")
+    for name, value, top in (
+        ("partition.fraction", partition.fraction, True),
+        ("partition.scarce-fraction", partition.scarce_fraction, True),
+        ("train.participation", train.participation, True),
+        ("partition.test-fraction", partition.test_fraction, False),
+    ):
+        if value is None or not (0 < value < 1 or (top and value == 1)):
+            raise ConfigError(f"{name}: {value!r} is not a number in (0, 1{']' if top else ')'}")
+    if not 0 <= partition.validation < 1:
+        raise ConfigError(f"partition.validation: {partition.validation!r} is not a number in [0, 1)")
+    if config.model.features % 2:
+        raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
+    _check_per_client("train.lr", train.lr, config.clients, lambda v: v > 0 and math.isfinite(v), "positive number")
+    _check_per_client(
+        "train.local-epochs", train.local_epochs, config.clients, lambda v: isinstance(v, int) and v > 0, "positive whole number"
+    )
+    wrong = [k for k in partition.scarce if not 0 <= k < config.clients]
+    if wrong:
+        raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
+    if config.seed < 0:
+        raise ConfigError(f"seed: {config.seed} is negative")
+    _check_snr(config)
+
+
+def _check_per_client(name: str, value: Any, clients: int, ok: Any, what: str) -> None:
+    """Checks a field that holds one value or one per client."""
+    values = value if isinstance(value, tuple) else (value,)
+    if isinstance(value, tuple) and len(value) != clients:
+        raise ConfigError(f"{name}: {len(value)} values for {clients} clients; give one, or one per client")
+    for v in values:
+        if not isinstance(v, (int, float)) or not ok(v):
+            raise ConfigError(f"{name}: {v!r} is not a {what}")
+
+
+def _check_snr(config: RunConfig) -> None:
+    """Checks the three SNR fields against the number of clients."""
+    channel = config.channel
+    for name, value in (("channel.snr-db", channel.snr_db), ("channel.downlink-snr-db", channel.downlink_snr_db)):
+        if value is None:
+            continue
+        form, values = parse_snr(value, name)
+        if form == "list" and len(values) not in (1, config.clients):
+            raise ConfigError(f"{name}: {len(values)} values for {config.clients} clients; give one, or one per client")
+    if channel.test_snr_db is not None and parse_snr(channel.test_snr_db, "channel.test-snr-db")[0] == "range":
+        raise ConfigError(f"channel.test-snr-db: {channel.test_snr_db!r} is a range; give one number or a comma list for a curve")

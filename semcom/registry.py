@@ -1,0 +1,52 @@
+"""The registries of what a user may add to semcom; an entry is imported when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channels.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from semcom.data.datasets import Dataset
+    from semcom.methods.base import Method
+
+METHODS: Registry[type[Method]] = Registry(
+    "method",
+    {
+        "fedcl": "semcom.methods.fedcl:FedCL",
+        "fedavg": "semcom.methods.fedavg:FedAvg",
+        "fedproto": "semcom.methods.fedproto:FedProto",
+        "local": "semcom.methods.local:Local",
+    },
+)
+"""Training methods: name -> subclass of `semcom.methods.base.Method`."""
+
+DATASETS: Registry[Callable[[str | None], Dataset]] = Registry(
+    "dataset",
+    {
+        "digits": "semcom.data.datasets:digits",
+        "cifar10": "semcom.data.datasets:cifar10",
+        "mnist": "semcom.data.datasets:mnist",
+    },
+)
+"""Datasets: name -> function of the data root that loads one."""
+
+ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
+    "encoder",
+    {
+        "dcgan": "semcom.models.encoders:dcgan",
+        "dcgan-wide": "semcom.models.encoders:dcgan_wide",
+        "dcgan-narrow": "semcom.models.encoders:dcgan_narrow",
+        "dcgan-deep": "semcom.models.encoders:dcgan_deep",
+    },
+)
+"""Semantic encoders: name -> function of (input channels, feature dimension)."""
+
+HEADS: Registry[Callable[..., nn.Module]] = Registry(
+    "head", {"linear": "semcom.models.heads:linear", "mlp": "semcom.models.heads:mlp"}
+)
+"""Semantic decoders: name -> function of (feature dimension, classes)."""
