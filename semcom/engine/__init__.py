@@ -1,0 +1,1 @@
+"""The engine: stacked populations of clients and what methods do with them."""

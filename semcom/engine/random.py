@@ -1,0 +1,44 @@
+"""Keyed randomness: every draw of a run has its own generator, named by what it is for.
+
+So a result does not depend on the order in which clients are visited, on chunks or on padding, and nothing here
+reads or moves torch's global generator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+def key_seed(*key: object) -> int:
+    """63-bit seed of a key, such as `(seed, "uplink", round, client)`: BLAKE2b of its repr, the same everywhere."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def keyed(device: torch.device | str, *key: object) -> torch.Generator:
+    """A generator on `device` whose state depends on the key alone."""
+    return torch.Generator(device=device).manual_seed(key_seed(*key))
+
+
+@contextmanager
+def global_draws(*key: object) -> Iterator[None]:
+    """Within it torch's global CPU generator is seeded by the key; afterwards it is as it was.
+
+    For the constructors of `nn.Module`, which know no other generator. Not for several threads at once.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(key_seed(*key))
+        yield
+
+
+def build(factory: Callable[[], T], *key: object) -> T:
+    """What `factory` makes (a module with fresh weights), with its draws keyed."""
+    with global_draws(*key):
+        return factory()

@@ -1,0 +1,1 @@
+"""Networks: encoders, heads, the semantic centroid generator; no weights live here, only architectures."""

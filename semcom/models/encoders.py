@@ -1,0 +1,55 @@
+"""Semantic encoders: image `[b, C, 32, 32]` in [-1, 1] -> features `[b, d]`.
+
+The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al., 2016) whose last layer has d
+outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+
+def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) -> nn.Sequential:
+    """Strided 4x4 convolutions to 4x4, `extra` 3x3 ones at each width, and a last 4x4 one to `features`.
+
+    Without biases: before BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
+    """
+    layers: list[nn.Module] = []
+    before = channels
+    for i, width in enumerate(widths):
+        kernels = [(4, 2), *[(3, 1)] * extra]
+        for j, (kernel, stride) in enumerate(kernels):
+            layers.append(nn.Conv2d(before, width, kernel, stride, 1, bias=False))
+            if i or j:
+                layers.append(nn.BatchNorm2d(width))
+            layers.append(nn.LeakyReLU(0.2))
+            before = width
+    layers += [nn.Conv2d(before, features, 4, bias=False), nn.Flatten()]
+    for layer in layers:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.normal_(layer.weight, 0.0, 0.02)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.weight, 1.0, 0.02)
+    return nn.Sequential(*layers)
+
+
+def dcgan(channels: int, features: int) -> nn.Module:
+    """DCGAN-like encoder, widths 64-128-256 (FedCL letter, section III). `[b, channels, 32, 32] -> [b, features]`."""
+    return _dcgan(channels, features, (64, 128, 256))
+
+
+def dcgan_wide(channels: int, features: int) -> nn.Module:
+    """The DCGAN-like encoder at 1.5 times its widths: 96-192-384."""
+    return _dcgan(channels, features, (96, 192, 384))
+
+
+def dcgan_narrow(channels: int, features: int) -> nn.Module:
+    """The DCGAN-like encoder at half its widths: 32-64-128."""
+    return _dcgan(channels, features, (32, 64, 128))
+
+
+def dcgan_deep(channels: int, features: int) -> nn.Module:
+    """The DCGAN-like encoder at half its widths with a 3x3 convolution after each strided one."""
+    return _dcgan(channels, features, (32, 64, 128), extra=1)

@@ -1,0 +1,29 @@
+"""Semantic centroid generator of the FedCL letter (section II-B)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class SCG(nn.Module):
+    """Two fully-connected layers with ReLU between, from one random vector per class to one centroid per class.
+
+    The letter draws the vectors once ("randomly initialize each global semantic centroid vector"); they are a buffer,
+    so only the layers are trained. Both layers have `features` outputs, as the letter states for 64.
+
+    Args:
+        classes: C.
+        features: d.
+    """
+
+    vectors: Tensor
+
+    def __init__(self, classes: int, features: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.randn(classes, features))
+        self.layers = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, features))
+
+    def forward(self) -> Tensor:
+        """Centroids `[C, d]`."""
+        return self.layers(self.vectors)
