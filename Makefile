@@ -1,0 +1,32 @@
+# make install | demo | test: the first one builds .venv with PYTHON; it is rebuilt when what it is made from changes.
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed-$(shell { echo '$(CURDIR)'; cat pyproject.toml constraints.txt; } | cksum | tr ' ' '-')
+# These small models train fastest with one thread per process; a sweep runs one process per core.
+export OMP_NUM_THREADS := 1
+
+.PHONY: install demo test clean
+
+install: $(INSTALLED)
+
+$(INSTALLED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "semcom needs Python 3.11 or newer, which '$(PYTHON)' is not: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Installing into $(VENV) (once; a few minutes) ..."
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install
+	$(BIN)/semcom sweep demo --scale smoke --jobs 2
+
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

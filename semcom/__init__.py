@@ -1,0 +1,60 @@
+"""semcom: federated learning of semantic communication over noisy channels.
+
+    import semcom
+
+    result = semcom.run(semcom.RunConfig(method="fedcl", clients=5))
+    print(result.summary["accuracy"])
+
+What needs torch is imported when it is first used, so that `import semcom` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from semcom.config import (
+    AirConfig,
+    ChannelConfig,
+    ConfigError,
+    DataConfig,
+    ModelConfig,
+    PartitionConfig,
+    RunConfig,
+    RunError,
+    TrainConfig,
+)
+
+if TYPE_CHECKING:
+    from semcom.runner import Result, resolve, run
+
+try:
+    __version__ = metadata.version("semcom")
+except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0.0.0"
+
+_LAZY = {"Result": "semcom.runner", "resolve": "semcom.runner", "run": "semcom.runner"}
+
+__all__ = [
+    "AirConfig",
+    "ChannelConfig",
+    "ConfigError",
+    "DataConfig",
+    "ModelConfig",
+    "PartitionConfig",
+    "Result",
+    "RunConfig",
+    "RunError",
+    "TrainConfig",
+    "__version__",
+    "resolve",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs torch at its first use (PEP 562)."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'semcom' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

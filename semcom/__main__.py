@@ -1,0 +1,8 @@
+"""`python -m semcom` is the command `semcom`."""
+
+import sys
+
+from semcom.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
