@@ -1,0 +1,236 @@
+"""Tables of counts `[K, C]` behind the partitions: how many samples of each class a client gets.
+
+Legend: K clients, C classes; `stock` `[C]`, the samples there are of each class, n_c; `ways` `[K]`, the classes per client, m;
+`sizes` `[K]`, the samples of each of them, q.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from semcom.config import ConfigError
+
+Table = npt.NDArray[np.int64]
+REDRAWS = 1000
+"""How often `dirichlet` is drawn before its minimum size is called impossible."""
+TRIES = 20
+"""How often a client's classes are drawn before the classes with the largest stock are taken."""
+
+
+def spread(name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None) -> Table:
+    """`[K]` whole numbers, uniform in [centre - width, centre + width].
+
+    Raises ConfigError naming the field if that leaves 1 to `top`.
+    """
+    if top is not None and centre > top:
+        raise ConfigError(f"{name}: {centre} is more than the {top} classes of the dataset")
+    if centre - width < 1 or (top is not None and centre + width > top):
+        bound = f"1 to {top}" if top is not None else "at least 1"
+        raise ConfigError(f"{name}-spread: {width} around {centre} leaves {bound}")
+    return rng.integers(centre - width, centre + width + 1, clients)
+
+
+def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
+    """Client k gets `sizes[k]` samples of each of `ways[k]` random classes.
+
+    Clients choose in random order, large samples first; a choice that would leave too little for the others is
+    drawn again, and after some tries the client takes the classes with the largest stock. With equal sizes this finds a
+    table whenever there is one: Gale and Ryser's condition tells whether the others can still be served, and taking
+    the largest stocks never breaks it. With unequal sizes the condition for the next client's size is used, which is
+    sufficient, not necessary.
+
+    Raises ConfigError naming partition.shots with the number of samples that are missing: with equal sizes, the
+    fewest that would have to be added to the classes.
+    """
+    order = rng.permutation(len(ways))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    equal = bool((sizes == sizes[0]).all())
+    if equal and unserved(stock // sizes[0], ways):
+        raise _too_many(ways, sizes, stock, missing_samples(stock, ways, int(sizes[0])))
+    table = np.zeros((len(ways), len(stock)), dtype=np.int64)
+    left, lacking = stock.copy(), 0
+    waiting = _Waiting(ways)
+    for position, client in enumerate(order):
+        waiting.serve(ways[client])
+        following = int(sizes[order[min(position + 1, len(order) - 1)]])
+        chosen = _choose(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
+        lacking += (int(ways[client]) - len(chosen)) * int(sizes[client])
+        table[client, chosen] = sizes[client]
+        left[chosen] -= sizes[client]
+    if lacking:
+        raise _too_many(ways, sizes, stock, lacking)
+    return table
+
+
+def unserved(places: Table, ways: Table) -> int:
+    """How many of the K clients' choices (`ways[k]` different classes each) `places[c]` per class cannot meet at best.
+
+    Gale-Ryser, as a minimum cut: the largest over j of the j largest ways together less sum_c min(places_c, j).
+    """
+    return _Waiting(ways).unserved(places)
+
+
+def missing_samples(stock: Table, ways: Table, size: int) -> int:
+    """Fewest samples to add to the stock so that every client can have `size` of each of `ways[k]` classes.
+
+    The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest useful
+    place first is optimal, as the number of met choices is submodular in the places.
+    """
+    waiting, places = _Waiting(ways), stock // size
+    lacking, added = waiting.unserved(places), 0
+    for c in np.argsort(-(stock % size), kind="stable"):
+        more = places.copy()
+        more[c] += 1
+        if lacking and waiting.unserved(more) < lacking:
+            places, lacking, added = more, lacking - 1, added + size - int(stock[c] % size)
+    return added + lacking * size
+
+
+class _Waiting:
+    """The clients that have not chosen yet: how many there are of each number of ways."""
+
+    def __init__(self, ways: Table) -> None:
+        """All K clients wait."""
+        values, numbers = np.unique(ways, return_counts=True)
+        self.values, self.numbers = values[::-1], numbers[::-1].copy()
+
+    def serve(self, ways: int) -> None:
+        """One client with that many ways stops waiting."""
+        self.numbers[self.values == ways] -= 1
+
+    def unserved(self, places: Table) -> int:
+        """As `unserved`: a linear less a concave function between two numbers of ways, so their ends suffice."""
+        ends = np.cumsum(self.numbers)
+        demand = np.cumsum(self.numbers * self.values)
+        supply = np.minimum(places, ends[:, None]).sum(axis=1)
+        return max(0, int((demand - supply).max()))
+
+
+def _choose(left: Table, ways: int, size: int, following: int, waiting: _Waiting, rng: np.random.Generator) -> Table:
+    """Classes for one client, so that those who wait can still be served if that is possible."""
+    open_classes = np.flatnonzero(left >= size)
+    if len(open_classes) <= ways:
+        return open_classes
+    for _ in range(TRIES):
+        chosen = rng.permutation(open_classes)[:ways]
+        rest = left.copy()
+        rest[chosen] -= size
+        if not waiting.unserved(rest // following):
+            return chosen
+    return np.argsort(-(left // size) - rng.random(len(left)) / 2)[:ways]
+
+
+def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
+    """The error of `shots` where the data do not suffice."""
+    m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
+    return ConfigError(
+        f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the {stock.sum()} "
+        f"training images can give ({stock.min()} to {stock.max()} per class); lower partition.shots, partition.ways or clients"
+    )
+
+
+def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
+    """Each class is divided over the clients in proportions ~ Dir(beta, ..., beta).
+
+    With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets nothing of
+    the following classes, and all is drawn again until every client has at least `least` samples (after 1,000 redraws:
+    ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
+    """
+    for _ in range(REDRAWS):
+        table = _dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
+        if table.sum(axis=1).min() >= least:
+            return table
+    raise ConfigError(
+        f"partition.min-size: no draw out of {REDRAWS} gave each of {clients} clients {least} of the {stock.sum()} samples; "
+        "lower it or clients, raise partition.beta, or take 0 for the plain form"
+    )
+
+
+def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
+    """One draw of `dirichlet`."""
+    table = np.zeros((clients, len(stock)), dtype=np.int64)
+    for c, number in enumerate(stock):
+        shares = rng.dirichlet(np.full(clients, beta))
+        if balanced:
+            below = table.sum(axis=1) < stock.sum() / clients
+            shares = shares * below if (shares * below).sum() > 0 else below.astype(float)
+        ends = np.floor(np.cumsum(shares) / shares.sum() * number + 1e-9).astype(np.int64)
+        table[:, c] = np.diff(ends, prepend=0)
+    return table
+
+
+def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
+    """Clients of equal size floor(N / K), client k's classes drawn from its own probabilities p_k ~ Dir(beta, ..., beta).
+
+    All clients draw at once; where they want more of a class than there is, the samples go to a random part of the wishes,
+    and what a client still lacks is drawn again from p_k over the classes that are left (in proportion to what is
+    left, if p_k gives those no weight). FedCRC.
+    """
+    table = np.zeros((clients, len(stock)), dtype=np.int64)
+    weights = rng.dirichlet(np.full(len(stock), beta), clients)
+    left = stock.astype(np.int64)
+    lacking = np.full(clients, stock.sum() // clients)
+    while lacking.any():
+        open_weights = weights * (left > 0)
+        dead = open_weights.sum(axis=1) < 1e-200
+        open_weights[dead] = left
+        wishes = rng.multinomial(lacking, open_weights / open_weights.sum(axis=1, keepdims=True))
+        for c in np.flatnonzero(wishes.sum(axis=0) > left):
+            wishes[:, c] = rng.multivariate_hypergeometric(wishes[:, c], left[c], method="marginals")
+        table += wishes
+        left -= wishes.sum(axis=0)
+        lacking -= wishes.sum(axis=1)
+    return table
+
+
+def pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
+    """Client k gets a share of `classes` random classes; a class is divided equally among its owners.
+
+    Every class has floor or ceil of K * classes / C owners, so all samples are dealt where K * classes >= C;
+    otherwise some classes have no owner.
+
+    Raises ConfigError for more classes than the dataset has, or a class with fewer samples than owners.
+    """
+    if classes > len(stock):
+        raise ConfigError(f"partition.classes: {classes} is more than the {len(stock)} classes of the dataset")
+    least, extra = divmod(clients * classes, len(stock))
+    owners = np.full(len(stock), least)
+    owners[rng.permutation(len(stock))[:extra]] += 1
+    short = np.flatnonzero(stock < owners)
+    if len(short):
+        c = int(short[0])
+        raise ConfigError(
+            f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; take fewer clients or classes"
+        )
+    owned = shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
+    return in_proportion(owned, stock)
+
+
+def iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
+    """All samples shuffled and cut in K parts of equal size (up to one sample)."""
+    table = np.zeros((clients, len(stock)), dtype=np.int64)
+    left = stock.astype(np.int64)
+    for client in range(clients):
+        size = (stock.sum() - table.sum()) // (clients - client)
+        table[client] = rng.multivariate_hypergeometric(left, size, method="marginals")
+        left -= table[client]
+    return table
+
+
+def in_proportion(table: Table, stock: Table) -> Table:
+    """Divides each class's stock in the proportions of the table's column; a class that nobody has stays out.
+
+    Ends of the running sum are rounded, so nobody is more than one sample off his share.
+    """
+    total = table.sum(axis=0)
+    ends = np.rint(np.cumsum(table, axis=0) * (stock / np.maximum(total, 1))).astype(np.int64)
+    return np.diff(ends, axis=0, prepend=0)
+
+
+def round_to(amounts: npt.NDArray[np.float64], total: int, rng: np.random.Generator) -> Table:
+    """Amounts `[C]` as whole numbers with the given sum: largest remainders go up, ties by chance."""
+    down = np.floor(amounts + 1e-9).astype(np.int64)
+    up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
+    down[up] += 1
+    return down

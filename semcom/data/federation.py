@@ -1,0 +1,99 @@
+"""The federation: all images once, as bytes on the run's device, and per client the indices of its own.
+
+Clients own index lists, not images, so a mini-batch of many clients is one indexing operation.
+Legend: N images, C channels, K clients, M indices of all clients together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from semcom.data.datasets import SIDE
+
+if TYPE_CHECKING:
+    from semcom.data.datasets import Dataset
+    from semcom.data.partitions import Split
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """One list of indices per client, of unequal lengths, in one tensor."""
+
+    flat: Tensor
+    """int64 `[M]` on the device: the lists back to back."""
+    offsets: npt.NDArray[np.int64]
+    """`[K + 1]` on the host: client k's list is `flat[offsets[k]:offsets[k + 1]]`."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """`[K]`: the length of each client's list."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> Tensor:
+        """Client's list `[sizes[client]]`, a view. Raises IndexError for a client that does not exist."""
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} of {len(self)}")
+        return self.flat[int(self.offsets[client]) : int(self.offsets[client + 1])]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The images of a run and who owns which."""
+
+    images: Tensor
+    """uint8 `[N, C, 32, 32]`, 0..255."""
+    labels: Tensor
+    """int64 `[N]`."""
+    train: Ragged
+    """Indices of each client's training images."""
+    test: Ragged
+    """Indices of each client's test images."""
+    validation: Ragged
+    """Indices of each client's validation images (empty lists unless the partition sets a part aside)."""
+    classes: tuple[str, ...]
+    """Names of the classes."""
+    owned: npt.NDArray[np.bool_]
+    """`[K, classes]` on the host: whether a client has training images of a class."""
+
+    def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
+        return self.images[index].to(dtype).div_(127.5).sub_(1)
+
+
+def federate(dataset: Dataset, split: Split, device: torch.device | str = "cpu") -> Federation:
+    """Puts a dataset and its split on `device`; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
+    owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
+    for client, indices in enumerate(split.train):
+        owned[client, dataset.labels[indices]] = True
+    return Federation(
+        images=_pad(torch.from_numpy(dataset.images)).to(device),
+        labels=torch.from_numpy(dataset.labels).to(device),
+        train=_ragged(split.train, device),
+        test=_ragged(split.test, device),
+        validation=_ragged(split.validation, device),
+        classes=dataset.classes,
+        owned=owned,
+    )
+
+
+def _ragged(lists: Sequence[npt.NDArray[np.int64]], device: torch.device | str) -> Ragged:
+    """Index lists of K clients, joined."""
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
+    return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)).to(device), offsets)
+
+
+def _pad(images: Tensor) -> Tensor:
+    """Images `[N, C, H, W]` in the middle of 32x32 (the odd row or column of the border goes to the end)."""
+    height, width = SIDE - images.shape[2], SIDE - images.shape[3]
+    border = (width // 2, width - width // 2, height // 2, height - height // 2)
+    return torch.nn.functional.pad(images, border) if any(border) else images
