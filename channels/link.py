@@ -1,0 +1,143 @@
+"""What all links share: noise, equaliser, the split gradient, the meter. A channel is a short subclass.
+
+For example, a line of sight with a random phase:
+
+    @LINKS.register("phase")
+    class Phase(Link):
+        def draw(self, sizes, d, generator, dtype=torch.float32):
+            rows = super().draw(sizes, d, generator, dtype)  # the noise
+            angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
+            return rows | {"fading": torch.polar(torch.ones_like(angle), 2 * torch.pi * angle)}
+
+        def gain(self, rows):
+            return rows["fading"]  # h, complex, E|h|^2 = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from channels.equalise import EQUALISERS, equalise
+from channels.meter import Meter
+from channels.power import check_even, normalise_power
+from channels.split import Hop, Split
+
+COHERENCES = ("symbol", "sample", "batch", "round")
+DOWNLINKS = ("noisy", "ideal")
+
+Rows = Mapping[str, Tensor]
+"""A realisation of the channel: tensors with one row per sample."""
+
+
+class Link:
+    """`y = h x + sqrt(no) n` per complex symbol, h = 1 unless a subclass says otherwise, no = 10^(-snr_db / 10).
+
+    Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
+
+    Args:
+        equaliser: "mmse", "zf" or "none".
+        coherence: "symbol", "sample", "batch" or "round".
+        downlink: "noisy" or "ideal"; an ideal downlink ignores the downlink realisation.
+
+    Raises:
+        ValueError: for any other value.
+    """
+
+    def __init__(self, *, equaliser: str = "mmse", coherence: str = "sample", downlink: str = "noisy") -> None:
+        _check("equaliser", equaliser, EQUALISERS)
+        _check("coherence", coherence, COHERENCES)
+        _check("downlink", downlink, DOWNLINKS)
+        self.equaliser = equaliser
+        self.coherence = coherence
+        self.downlink = downlink
+
+    def draw(
+        self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """One client's realisation for all mini-batches of a round: a row per visited sample, `[sum(sizes), ...]`.
+
+        Args:
+            sizes: sizes of the mini-batches, in the order of visiting.
+            d: real features per sample, even.
+            generator: the only source of randomness; the rows lie on its device.
+            dtype: real type of the features that the rows will meet.
+
+        Returns:
+            "noise": complex `[sum(sizes), d/2]` with E|n|^2 = 1; a subclass adds its own.
+
+        Raises:
+            ValueError: when `d` is odd.
+        """
+        check_even(d)
+        return {"noise": complex_normal((sum(sizes), d // 2), generator, dtype)}
+
+    def gain(self, rows: Rows) -> Tensor | None:
+        """Complex gain h per symbol, broadcastable to the symbols, from stacked `rows`; None: 1 everywhere."""
+        return None
+
+    def __call__(
+        self,
+        features: Tensor,
+        up: Rows,
+        snr_db: Tensor,
+        *,
+        down: Rows | None = None,
+        down_snr_db: Tensor | None = None,
+        mask: Tensor | None = None,
+        meter: Meter | None = None,
+        down_meter: Meter | None = None,
+    ) -> Tensor:
+        """Scales features `[k, b, d]` to mean square 1, sends them, and returns them as received, `[k, b, d]`.
+
+        Args:
+            features: float32 or float64, d even.
+            up: rows of `draw`, stacked over clients: `[k, b, ...]`.
+            snr_db: `[k]`, uplink SNR in dB; inf for no noise.
+            down: rows for the gradient's way back (None, or a link with an ideal downlink: the gradient is exact).
+            down_snr_db: `[k]`, SNR of that way (None: as `snr_db`).
+            mask: bool `[k, b]`, False in rows that only pad: they get no gradient and count nowhere.
+            meter: adds up the received SNR of the uplink.
+            down_meter: the same for the downlink, when the gradient passes.
+
+        Raises:
+            ValueError: when d is odd.
+        """
+        check_even(features.shape[-1])
+        ascent = self._hop(up, snr_db, features, meter)
+        descent = None
+        if down is not None and self.downlink == "noisy":
+            descent = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
+        received = Split.apply(normalise_power(features), ascent, descent, mask)
+        assert isinstance(received, Tensor)
+        return received
+
+    def transmit(self, symbols: Tensor, up: Rows, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
+        """Equalised symbols for complex `symbols` `[k, ..., n]` that the caller scaled to E|x|^2 = 1.
+
+        Args:
+            symbols: complex64 or complex128.
+            up: rows of `draw` for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
+            snr_db: `[k]`, in dB; inf for no noise.
+            meter: adds up the received SNR.
+        """
+        return self._hop(up, snr_db, symbols, meter).send(symbols, 1.0, None)
+
+    def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
+        """The realisation `rows` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+        no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
+        gain = self.gain(rows)
+        weight, effective = equalise(self.equaliser, gain, no)
+        return Hop(gain, weight, effective, rows.get("noise"), no.sqrt(), meter)
+
+
+def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    """Circular complex Gaussian numbers with E|z|^2 = 1, of the complex type that belongs to the real `dtype`."""
+    return torch.randn(*shape, generator=generator, dtype=dtype.to_complex(), device=generator.device)
+
+
+def _check(name: str, value: str, accepted: Sequence[str]) -> None:
+    if value not in accepted:
+        raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(accepted)}")

@@ -1,0 +1,54 @@
+"""Measures the SNR that a receiver really had."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from channels.power import to_features
+
+
+class Meter:
+    """Adds up received signal power |h x|^2 and noise power |n|^2, in units of the transmit power.
+
+    The sums `signal` and `noise` are 0-dim float64 tensors on the device of the link (None before the first use),
+    so adding never waits for the device. Padding does not count. A link without noise adds none.
+    """
+
+    def __init__(self) -> None:
+        self.signal: Tensor | None = None
+        self.noise: Tensor | None = None
+
+    def add(self, signal: Tensor, noise: Tensor | None, unit: Tensor | float, mask: Tensor | None) -> None:
+        """Adds one transmission.
+
+        Args:
+            signal: faded symbols h x, complex `[k, ..., n]`.
+            noise: what was added to them, of the same shape (None: nothing).
+            unit: r.m.s. of unit-power symbols in these tensors, broadcastable to `[k, ..., 1]`.
+            mask: bool `[k, ...]`, True where a row is valid (None: everywhere).
+        """
+        heard = _energy(signal, unit, mask)
+        self.signal = heard if self.signal is None else self.signal + heard
+        disturbed = torch.zeros_like(heard) if noise is None else _energy(noise, unit, mask)
+        self.noise = disturbed if self.noise is None else self.noise + disturbed
+
+    def snr_db(self) -> float:
+        """Received SNR in dB over all that was added: inf without noise, nan when nothing was sent. Synchronises."""
+        signal = 0.0 if self.signal is None else float(self.signal)
+        noise = 0.0 if self.noise is None else float(self.noise)
+        if signal == 0.0 or noise == 0.0:
+            return math.nan if signal == 0.0 else math.inf
+        return 10.0 * math.log10(signal / noise)
+
+
+def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
+    """Sum of |symbol / unit|^2 over valid rows, 0-dim float64; where the unit is zero nothing was sent."""
+    power = torch.linalg.vector_norm(to_features(symbols), dim=-1).square()
+    if isinstance(unit, Tensor):
+        power = power / unit.squeeze(-1).square().clamp_min(torch.finfo(power.dtype).tiny)
+    else:
+        power = power / unit**2
+    return (power if mask is None else torch.where(mask, power, 0.0)).sum(dtype=torch.float64)

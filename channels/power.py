@@ -1,0 +1,65 @@
+"""Power normalisation, and real features as complex symbols.
+
+Features `[..., d]` have mean square 1 per sample when they are sent. A pair of them is one complex number,
+`x[2i] + j x[2i+1]`, whose mean square is 2; the symbol on the air is that number divided by sqrt(2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+PAIR = math.sqrt(2.0)
+"""r.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
+
+
+def normalise_power(features: Tensor) -> Tensor:
+    """Features `[..., d]` scaled per sample to mean square 1; differentiable.
+
+    Zero vectors stay zero and get a zero gradient, and so does an r.m.s. below the square root of the smallest normal
+    number (1e-19 in float32), whose square cannot be represented.
+    """
+    normalised = _Normalise.apply(features)
+    assert isinstance(normalised, Tensor)
+    return normalised
+
+
+class _Normalise(torch.autograd.Function):
+    """y = x / rms(x), with dx = (dy - y mean(y dy)) / rms(x): half the work of what autograd derives."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor) -> Tensor:
+        root = math.sqrt(features.shape[-1])
+        norm = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+        silent = norm < root * math.sqrt(torch.finfo(features.dtype).tiny)
+        inverse = root / norm.masked_fill(silent, math.inf)
+        normalised = features * inverse
+        ctx.save_for_backward(normalised, inverse)
+        return normalised
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        normalised, inverse = ctx.saved_tensors
+        along = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1) / normalised.shape[-1]
+        return torch.addcmul(grads[0], normalised, along, value=-1.0) * inverse
+
+
+def to_pairs(features: Tensor) -> Tensor:
+    """Real `[..., d]` as complex `[..., d/2]`: `x[2i] + j x[2i+1]`. Shares memory where it can."""
+    return torch.view_as_complex(features.contiguous().unflatten(-1, (-1, 2)))
+
+
+def to_features(pairs: Tensor) -> Tensor:
+    """Inverse of `to_pairs`: complex `[..., s]` as real `[..., 2 s]`. Shares memory."""
+    return torch.view_as_real(pairs.resolve_conj()).flatten(-2)
+
+
+def check_even(d: int) -> None:
+    """Raises ValueError when `d` real features cannot be paired into complex symbols."""
+    if d < 2 or d % 2:
+        raise ValueError(f"features: dimension {d} is odd or empty; two real features make one complex symbol")

@@ -1,0 +1,87 @@
+"""The split link: features go up through one realisation of the channel, gradients come down through another.
+
+Forward, per symbol: `r = w (h x + sqrt(no) n)`. Backward: the gradient at the receiver, scaled by its r.m.s. per
+client (the scale travels error-free; padding does not count), crosses the downlink in the same way and is scaled
+back; then the client applies the adjoint of its effective uplink gain `a = w h`, the product with `conj(a)`. With an
+ideal downlink that is the exact gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from channels.meter import Meter
+from channels.power import PAIR, to_features, to_pairs
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One realised crossing of the channel; None stands for a gain of 1, a weight of 1, or no noise."""
+
+    gain: Tensor | None
+    """h, complex, broadcastable to the symbols `[k, ..., n]`."""
+    weight: Tensor | None
+    """w of the equaliser."""
+    effective: Tensor | None
+    """a = w h."""
+    noise: Tensor | None
+    """n, complex `[k, ..., n]`, E|n|^2 = 1."""
+    deviation: Tensor
+    """sqrt(no), real `[k, 1, ...]`."""
+    meter: Meter | None = None
+    """Where the received SNR is added up."""
+
+    def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
+        """Equalised symbols at the other end.
+
+        `unit` is the r.m.s. that symbols of unit power have in this tensor. Scaling to unit power, sending and scaling
+        back is the same as scaling the noise by `unit`; written so, nothing is divided and zero stays harmless.
+        """
+        heard = symbols if self.gain is None else self.gain * symbols
+        noise = None if self.noise is None else (self.deviation * unit) * self.noise
+        if self.meter is not None:
+            self.meter.add(heard.detach(), noise, unit, mask)
+        if noise is not None:
+            heard = heard + noise
+        return heard if self.weight is None else self.weight * heard
+
+
+class Split(torch.autograd.Function):
+    """Normalised features `[k, b, d]` up, their gradient down. Not for use inside vmap."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, up: Hop, down: Hop | None, mask: Tensor | None) -> Tensor:
+        """Received features `[k, b, d]`; with `down=None` the gradient is exact."""
+        ctx.effective, ctx.down, ctx.mask = up.effective, down, mask
+        return to_features(up.send(to_pairs(features), PAIR, mask)).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        """Gradient with respect to the features as the client gets it; zero in masked rows."""
+        gradient = _valid(grads[0], ctx.mask)
+        pairs = to_pairs(gradient)
+        if ctx.down is not None:
+            pairs = ctx.down.send(pairs, _rms(pairs, ctx.mask), ctx.mask)
+        if ctx.effective is not None:
+            pairs = ctx.effective.conj() * pairs
+        received = to_features(pairs)
+        return received if ctx.down is None else _valid(received, ctx.mask), None, None, None
+
+
+def _valid(gradient: Tensor, mask: Tensor | None) -> Tensor:
+    """`gradient` `[k, b, d]` with zeros where the mask `[k, b]` is False."""
+    return gradient if mask is None else torch.where(mask.unsqueeze(-1), gradient, 0.0)
+
+
+def _rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
+    """r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]` that are zero in masked rows; those do not count."""
+    norm = torch.linalg.vector_norm(to_features(pairs), dim=(-2, -1), keepdim=True)  # 60 times the speed of complex
+    if mask is None:
+        return norm / math.sqrt(pairs.shape[-2] * pairs.shape[-1])
+    rows = mask.sum(-1)[:, None, None].clamp_min(1)
+    return norm / (rows * pairs.shape[-1]).sqrt()
