@@ -1,7 +1,7 @@
 """Tables of counts `[K, C]` behind the partitions: how many samples of each class a client gets.
 
-Legend: K clients, C classes; `stock` `[C]`, the samples there are of each class, n_c; `ways` `[K]`, the classes per client, m;
-`sizes` `[K]`, the samples of each of them, q.
+Legend: K clients, C classes; `stock` `[C]`, the samples there are of each class, n_c; `ways` `[K]`, the classes
+per client, m; `sizes` `[K]`, the samples of each of them, q.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> 
     left, lacking = stock.copy(), 0
     waiting = _Waiting(ways)
     for position, client in enumerate(order):
-        waiting.serve(ways[client])
+        waiting.serve(int(ways[client]))
         following = int(sizes[order[min(position + 1, len(order) - 1)]])
         chosen = _choose(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
         lacking += (int(ways[client]) - len(chosen)) * int(sizes[client])
@@ -74,8 +74,8 @@ def unserved(places: Table, ways: Table) -> int:
 def missing_samples(stock: Table, ways: Table, size: int) -> int:
     """Fewest samples to add to the stock so that every client can have `size` of each of `ways[k]` classes.
 
-    The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest useful
-    place first is optimal, as the number of met choices is submodular in the places.
+    The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest
+    useful place first is optimal, as the number of met choices is submodular in the places.
     """
     waiting, places = _Waiting(ways), stock // size
     lacking, added = waiting.unserved(places), 0
@@ -125,25 +125,26 @@ def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigEr
     """The error of `shots` where the data do not suffice."""
     m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
     return ConfigError(
-        f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the {stock.sum()} "
-        f"training images can give ({stock.min()} to {stock.max()} per class); lower partition.shots, partition.ways or clients"
+        f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the "
+        f"{stock.sum()} training images can give ({stock.min()} to {stock.max()} per class); "
+        "lower partition.shots, partition.ways or clients"
     )
 
 
 def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
     """Each class is divided over the clients in proportions ~ Dir(beta, ..., beta).
 
-    With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets nothing of
-    the following classes, and all is drawn again until every client has at least `least` samples (after 1,000 redraws:
-    ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
+    With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
+    nothing of the following classes, and all is drawn again until every client has at least `least` samples (after
+    1,000 draws: ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
     """
     for _ in range(REDRAWS):
         table = _dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
         if table.sum(axis=1).min() >= least:
             return table
     raise ConfigError(
-        f"partition.min-size: no draw out of {REDRAWS} gave each of {clients} clients {least} of the {stock.sum()} samples; "
-        "lower it or clients, raise partition.beta, or take 0 for the plain form"
+        f"partition.min-size: no draw out of {REDRAWS} gave each of {clients} clients {least} of the {stock.sum()} "
+        "samples; lower it or clients, raise partition.beta, or take 0 for the plain form"
     )
 
 
@@ -161,11 +162,11 @@ def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, 
 
 
 def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
-    """Clients of equal size floor(N / K), client k's classes drawn from its own probabilities p_k ~ Dir(beta, ..., beta).
+    """Clients of equal size floor(N / K), client k's classes drawn from its own probabilities p_k ~ Dir(beta, ...).
 
-    All clients draw at once; where they want more of a class than there is, the samples go to a random part of the wishes,
-    and what a client still lacks is drawn again from p_k over the classes that are left (in proportion to what is
-    left, if p_k gives those no weight). FedCRC.
+    FedCRC's setting. All clients draw at once; where they want more of a class than there is, the samples go to a
+    random part of the wishes, and what a client still lacks is drawn again from p_k over the classes that are left
+    (in proportion to what is left, if p_k gives those no weight).
     """
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     weights = rng.dirichlet(np.full(len(stock), beta), clients)
@@ -200,9 +201,7 @@ def pathological(stock: Table, clients: int, classes: int, rng: np.random.Genera
     short = np.flatnonzero(stock < owners)
     if len(short):
         c = int(short[0])
-        raise ConfigError(
-            f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; take fewer clients or classes"
-        )
+        raise ConfigError(f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; lower clients")
     owned = shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
     return in_proportion(owned, stock)
 
@@ -228,7 +227,7 @@ def in_proportion(table: Table, stock: Table) -> Table:
     return np.diff(ends, axis=0, prepend=0)
 
 
-def round_to(amounts: npt.NDArray[np.float64], total: int, rng: np.random.Generator) -> Table:
+def round_to(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
     """Amounts `[C]` as whole numbers with the given sum: largest remainders go up, ties by chance."""
     down = np.floor(amounts + 1e-9).astype(np.int64)
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]

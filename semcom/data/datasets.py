@@ -10,8 +10,6 @@ import contextlib
 import io
 import os
 import socket
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError, DataConfig
+from semcom.data.archive import DAMAGED, one_line, read_archive
 from semcom.registry import DATASETS
 
 SIDE = 32
@@ -52,7 +51,7 @@ class Dataset:
         count, sides = len(self.images), self.images.shape[2:]
         _require(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
         _require(self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]")
-        _require(0 < min(sides) and max(sides) <= SIDE, self.name, f"images are {sides}, not 1 to {SIDE} pixels a side")
+        _require(min(sides) > 0 and max(sides) <= SIDE, self.name, f"images are {sides}, not 1 to {SIDE} pixels a side")
         _require(self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}")
         _require(self.labels.dtype == np.int64, self.name, f"labels are {self.labels.dtype}, not int64")
         _require(0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images")
@@ -70,7 +69,7 @@ def load(config: DataConfig) -> Dataset:
     if config.root is not None and not Path(config.root).expanduser().is_dir():
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        return DATASETS.get(config.name)(config.root)
+        return DATASETS.get(config.name)(config.root and str(Path(config.root).expanduser()))
     path = Path(config.name).expanduser()
     if path.is_dir():
         return read_folder(path)
@@ -155,14 +154,14 @@ def read_folder(path: str | Path) -> Dataset:
         train, test = (ImageFolder(str(path / part)) for part in ("train", "test"))
         _require(train.classes == test.classes, str(path), "train/ and test/ hold different classes")
         images = np.stack([_pixels(file) for file, _ in [*train.samples, *test.samples]])
-    except OSError as error:
-        raise ConfigError(f"data.name: {str(path)!r}: {_line(error)}") from None
+    except (OSError, SyntaxError) as error:
+        raise ConfigError(f"data.name: {str(path)!r}: {one_line(error)}") from None
     labels = np.array([*train.targets, *test.targets], dtype=np.int64)
     return Dataset(str(path), images, labels, len(train.targets), tuple(train.classes))
 
 
 def shrink(images: Bytes) -> Bytes:
-    """Turns channels-last images `[N, H, W, C]` into `[N, C, H, W]`; sides longer than 32 are resized to 32, antialiased."""
+    """Turns images `[N, H, W, C]` into `[N, C, H, W]`; sides longer than 32 are resized to 32, antialiased."""
     import torch
 
     images = np.moveaxis(images, -1, 1)
@@ -198,15 +197,11 @@ def _from_torchvision(name: str, source: str, folder: Path) -> tuple[Any, Any]:
 
     make: Callable[..., Any] = getattr(torchvision.datasets, source)
     try:
-        return make(folder, train=True), make(folder, train=False)
-    except RuntimeError:
-        pass
-    try:
         with _quiet_download():
             return make(folder, train=True, download=True), make(folder, train=False)
-    except (OSError, RuntimeError, ValueError, EOFError, zlib.error) as error:
+    except DAMAGED as error:
         raise ConfigError(
-            f"data.name: {name!r} is not in {folder} and could not be downloaded ({_line(error)}); "
+            f"data.name: {name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
             f"put {name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
             f"{name}.npz or torchvision's files with data.root"
         ) from None
@@ -226,18 +221,11 @@ def _quiet_download() -> Iterator[None]:
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an .npz archive that make a dataset."""
-    if not path.is_file():
-        raise ConfigError(f"data.name: {name!r} is not there; give the path of an .npz file or of an image folder")
     needed = ("x_train", "y_train", "x_test", "y_test")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [key for key in needed if key not in archive.files]
-            _require(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(needed)}")
-            return {key: archive[key] for key in (*needed, "classes") if key in archive.files}
-    except ConfigError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ConfigError(f"data.name: {name!r} is no readable .npz archive of plain arrays ({_line(error)})") from None
+    arrays = read_archive(path, f"data.name: {name!r}", (*needed, "classes"))
+    missing = [key for key in needed if key not in arrays]
+    _require(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(needed)}")
+    return arrays
 
 
 def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Bytes, Indices]:
@@ -268,8 +256,3 @@ def _require(holds: bool, name: str, problem: str) -> None:
     """Raises ConfigError about dataset `name` unless `holds`."""
     if not holds:
         raise ConfigError(f"data.name: {name!r}: {problem}")
-
-
-def _line(error: Exception) -> str:
-    """An error's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
-import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ import numpy.typing as npt
 
 from semcom.config import ConfigError, PartitionConfig
 from semcom.data import counts
+from semcom.data.archive import read_archive
 from semcom.data.datasets import Dataset, Indices
 
 Lists = tuple[Indices, ...]
@@ -69,12 +67,11 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
     for part, lists in (("training", train), ("test", test)):
         empty = [k for k, indices in enumerate(lists) if len(indices) == 0]
         if empty:
-            raise ConfigError(
-                f"partition.kind: {config.kind!r} leaves client {empty[0]} of {clients} without {part} samples"
-            )
+            left = f"{config.kind!r} leaves client {empty[0]} of {clients} without {part} samples"
+            raise ConfigError(f"partition.kind: {left}; take fewer clients or larger parts")
     train = _cut_scarce(train, dataset.labels, config, rng)
     if config.validation and not any(len(indices) for indices in validation):
-        validation, train = _halves(train, dataset.labels, config.validation, rng)
+        train, validation = _take_off(train, dataset.labels, config.validation, rng)
     return Split(*(tuple(np.sort(indices) for indices in lists) for lists in (train, test, validation)))
 
 
@@ -102,7 +99,7 @@ def read_split(path: str | None, clients: int, images: int) -> tuple[Lists, List
     """
     if path is None:
         raise ConfigError("partition.path: None is no file; partition.kind 'file' needs the path of an .npz")
-    arrays = _read_arrays(path)
+    arrays = read_archive(Path(path).expanduser(), f"partition.path: {path!r}")
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:
         raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")
@@ -152,7 +149,7 @@ def _divide(dataset: Dataset, config: PartitionConfig, clients: int, rng: np.ran
     table = draw[config.kind]()
     train = _deal(pool, labels, table, rng)
     if merged:
-        return _halves(train, labels, config.test_fraction, rng)[::-1]
+        return _take_off(train, labels, config.test_fraction, rng)
     rest = np.arange(dataset.train_size, len(labels))
     rest = _choose(rest, labels, round(config.fraction * len(rest)), rng)
     shares = counts.in_proportion(table, np.bincount(labels[rest], minlength=classes))
@@ -178,11 +175,14 @@ def _choose(pool: Indices, labels: Indices, number: int, rng: np.random.Generato
     return _deal(pool, labels, counts.round_to(stock * (number / len(pool)), number, rng)[None], rng)[0]
 
 
-def _halves(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
-    """Takes `part` of each client's samples off (stratified; at least one stays): what was taken, what is left."""
-    sizes = [min(round(part * len(indices)), max(len(indices) - 1, 0)) for indices in lists]
-    taken = tuple(_choose(indices, labels, size, rng) for indices, size in zip(lists, sizes, strict=True))
-    return taken, tuple(np.setdiff1d(a, b) for a, b in zip(lists, taken, strict=True))
+def _take_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
+    """Takes `part` of each client's samples off, stratified: what is left, what was taken.
+
+    Of two or more samples at least one is taken and at least one is left; a single sample is left.
+    """
+    sizes = [min(max(1, round(part * len(indices))), len(indices) - 1) for indices in lists]
+    taken = tuple(_choose(indices, labels, max(0, size), rng) for indices, size in zip(lists, sizes, strict=True))
+    return tuple(np.setdiff1d(a, b) for a, b in zip(lists, taken, strict=True)), taken
 
 
 def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:
@@ -200,25 +200,12 @@ def _generator(seed: int, kind: str) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, *np.frombuffer(digest, dtype="<u4").tolist()]))
 
 
-def _read_arrays(path: str) -> dict[str, npt.NDArray[Any]]:
-    """Every array of an .npz archive."""
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise ConfigError(f"partition.path: {path!r} is not there; give the path of an .npz with train_0, test_0, ...")
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"partition.path: {path!r} is no readable .npz archive of plain arrays ({reason})") from None
-
-
 def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
     """One list of indices of a file, checked."""
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ConfigError(
-            f"partition.path: {key} of {path!r} is {array.dtype} {array.shape}; wanted is a list of whole numbers"
+            f"partition.path: {key} of {path!r} is no list of whole numbers ({array.dtype} {array.shape})"
         )
-    if array.size and not (0 <= int(array.min()) and int(array.max()) < images):
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < images):
         raise ConfigError(f"partition.path: {key} of {path!r} has indices outside 0 to {images - 1}")
     return array.astype(np.int64)
