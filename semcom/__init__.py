@@ -11,7 +11,9 @@ What needs torch is imported when it is first used, so that `import semcom` is q
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib import metadata
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import (
@@ -27,22 +29,42 @@ from semcom.config import (
 )
 
 if TYPE_CHECKING:
-    from semcom.runner import Result, resolve, run
+    from semcom.engine.population import Population
+    from semcom.methods.base import Method
+    from semcom.registry import DATASETS, ENCODERS, HEADS, METHODS
+    from semcom.run import Result, resolve, run
 
 try:
     __version__ = metadata.version("semcom")
 except metadata.PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0.0.0"
 
-_LAZY = {"Result": "semcom.runner", "resolve": "semcom.runner", "run": "semcom.runner"}
+_LAZY = {
+    "DATASETS": "semcom.registry",
+    "ENCODERS": "semcom.registry",
+    "HEADS": "semcom.registry",
+    "METHODS": "semcom.registry",
+    "Method": "semcom.methods.base",
+    "Population": "semcom.engine.population",
+    "Result": "semcom.run",
+    "resolve": "semcom.run",
+    "run": "semcom.run",
+}
+"""Exported name -> the module that is imported when it is first asked for."""
 
 __all__ = [
+    "DATASETS",
+    "ENCODERS",
+    "HEADS",
+    "METHODS",
     "AirConfig",
     "ChannelConfig",
     "ConfigError",
     "DataConfig",
+    "Method",
     "ModelConfig",
     "PartitionConfig",
+    "Population",
     "Result",
     "RunConfig",
     "RunError",
@@ -58,3 +80,14 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'semcom' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+class _Package(ModuleType):
+    """Keeps `semcom.run` the function: importing the module of that name would otherwise put itself in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "run" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,209 @@
+"""The command `semcom` and its exit status: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import semcom
+from semcom.config import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from channels.registry import Registry
+    from semcom.flags import Early
+
+USAGE = """\
+usage: semcom COMMAND [NAME] [FLAGS]
+
+Federated learning of semantic communication over noisy channels.
+
+commands:
+  train METHOD        train one method and print its result
+  sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
+  figure FIGURE       draw a figure from the results of a sweep
+  list WHAT           WHAT: methods, channels, datasets or experiments
+
+`semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
+flags: --help, --version
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status; an error is one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _dispatch(words)
+        sys.stdout.flush()
+    except ConfigError as error:
+        return _fail(error, 2)
+    except (RunError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            return _reader_gone()
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except SystemExit as stop:  # tyro printed its help
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0
+
+
+def _fail(error: object, status: int) -> int:
+    """Prints one line and hands the exit status on."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"semcom: error: {text}" if status != 130 else f"semcom: {text}", file=sys.stderr)
+    return status
+
+
+def _reader_gone() -> int:
+    """The reader of the output (`semcom ... | head`) has closed it: nothing more can be said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
+    return 1
+
+
+def _dispatch(words: list[str]) -> None:
+    """Carries out the command that the first word names."""
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in ("-h", "--help"):
+        print(USAGE, end="")
+    elif command == "--version":
+        print(f"semcom {semcom.__version__}")
+    elif command in COMMANDS:
+        COMMANDS[command](rest)
+    elif not command:
+        raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS)} (see semcom --help)")
+    else:
+        raise ConfigError(f"command: {command!r} is unknown; known are {', '.join(COMMANDS)}")
+
+
+@contextlib.contextmanager
+def _request() -> Iterator[None]:
+    """While a request is read and checked, any ValueError says that it is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _logging(level: str) -> Iterator[None]:
+    """Log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    logging.getLogger().addHandler(handler)
+    for package in ("semcom", "channels", "experiments", "figures"):
+        logging.getLogger(package).setLevel(level.upper())
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def train(words: list[str]) -> None:
+    """`semcom train METHOD`."""
+    from semcom import flags, report
+
+    with _request():
+        early = flags.read_early(words, config=True)
+        wanted = flags.read_train(early)  # first, since `resolve` imports torch
+        config = semcom.resolve(wanted)
+    with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
+        result = semcom.run(config, on_round=progress)
+    print(report.result_table(result.summary))
+    if result.out is not None:
+        print(f"written to {result.out}")
+
+
+def sweep(words: list[str]) -> None:
+    """`semcom sweep EXPERIMENT`."""
+    from experiments.registry import EXPERIMENTS
+    from experiments.sweep import sweep as carry_out
+    from semcom import flags
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("experiment", early, EXPERIMENTS)
+        wanted = flags.parse(flags.SweepFlags, f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
+        overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
+    with _logging(early.log_level):
+        chosen = {field: value for field, value in overrides.items() if value is not None}
+        table = carry_out(
+            name, scale=wanted.scale, jobs=wanted.jobs, backend=wanted.backend, out=wanted.out, overrides=chosen
+        )
+        print(f"table: {table}")
+        _draw(EXPERIMENTS.get(name).figure, results=table, out=table.parent)
+
+
+def figure(words: list[str]) -> None:
+    """`semcom figure FIGURE`."""
+    from figures.registry import FIGURES
+
+    from semcom import flags
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("figure", early, FIGURES)
+        wanted = flags.parse(flags.FigureFlags, f"semcom figure {name or 'FIGURE'}", early.rest)
+    with _logging(early.log_level):
+        _draw(name, results=wanted.results, out=wanted.out)
+
+
+def _draw(name: str | None, results: Path | str | None, out: Path | str | None) -> None:
+    """Renders a figure, if there is one, and prints where it lies."""
+    from figures import render
+
+    for path in render(name, results=results, out=out) if name else ():
+        print(f"figure: {path}")
+
+
+def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
+    """The name that a command was given; ConfigError if there is none, ValueError if nothing is called so."""
+    from semcom.flags import HELP
+    from semcom.plugins import load_plugins
+
+    load_plugins(early.plugins)
+    if early.name is not None:
+        registry.get(early.name)
+    elif not HELP & set(early.rest):
+        raise ConfigError(f"{kind}: none is given; known are {', '.join(registry.names())}")
+    return early.name or ""
+
+
+def show(words: list[str]) -> None:
+    """`semcom list WHAT`."""
+    from semcom import flags
+    from semcom.plugins import load_plugins
+
+    with _request():
+        early = flags.read_early(words)
+        flags.parse(flags.ListFlags, "semcom list", early.rest)
+        if early.name not in LISTS:
+            found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
+            raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")
+        load_plugins(early.plugins)
+    module, attribute = LISTS[early.name].split(":")
+    registry = getattr(importlib.import_module(module), attribute)
+    width = max(len(name) for name in registry.names()) + 2
+    for name in registry.names():
+        print(f"{name:<{width}}{_title(registry.get(name))}")
+
+
+def _title(entry: Any) -> str:
+    """What an entry of a registry is, in one line."""
+    text = getattr(entry, "title", None) or entry.__doc__ or ""
+    return text.strip().partition("\n")[0]
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {"train": train, "sweep": sweep, "figure": figure, "list": show}
+LISTS = {
+    "methods": "semcom.registry:METHODS",
+    "channels": "channels:LINKS",
+    "datasets": "semcom.registry:DATASETS",
+    "experiments": "experiments.registry:EXPERIMENTS",
+}
+"""What can be listed -> its registry."""

@@ -1,0 +1,145 @@
+"""The air: everything a method sends goes through here, is counted, and may meet the channel.
+
+Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
+not make an accelerator wait.
+
+Conventions. Split features and gradients: d numbers per sample, d/2 channel uses. Uncoded (analog) exchange: two
+numbers per use. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bit per use. Labels cost
+log2(C) bits each, error-free. The participating clients share the band equally, so a client's airtime is its uses
+times the number of clients over the bandwidth; energy is uses times Es.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.population import Population, Prefix, in_part
+
+if TYPE_CHECKING:
+    from channels import Link
+    from semcom.config import AirConfig
+
+Direction = Literal["up", "down"]
+
+
+@dataclass
+class Traffic:
+    """What one direction carried, summed over clients and rounds.
+
+    Attributes:
+        floats: numbers sent.
+        bits: their bits, where they are sent error-free (0 for uncoded exchange).
+        uses: complex channel uses.
+        airtime_s: seconds.
+        energy_j: joule.
+    """
+
+    floats: float = 0.0
+    bits: float = 0.0
+    uses: float = 0.0
+    airtime_s: float = 0.0
+    energy_j: float = 0.0
+
+
+@dataclass
+class Air:
+    """Exchange between clients and base station.
+
+    Attributes:
+        config: how things are sent and counted.
+        link: the run's channel, for uncoded exchange.
+        draw: `(kind, name, client, numbers) -> rows`, a keyed realisation for one client's tensor.
+        snr_db: `(direction, ids) -> [n]`.
+    """
+
+    config: AirConfig
+    link: Link
+    draw: Callable[[str, str, int, int], dict[str, Tensor]]
+    snr_db: Callable[[Direction, np.ndarray], Tensor]
+    totals: dict[Direction, Traffic] = field(default_factory=lambda: {"up": Traffic(), "down": Traffic()})
+    client_rounds: int = 0
+
+    def up(self, pop: Population, part: Prefix) -> Population:
+        """Parameters and buffers of a part, client -> base station; returns the models as the base station has them."""
+        return self._models("up", pop, part)
+
+    def down(self, pop: Population, part: Prefix) -> Population:
+        """Parameters and buffers of a part, base station -> clients; returns one model per client, as it has it."""
+        return self._models("down", pop.spread(part), part)
+
+    def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
+        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers of it are counted."""
+        self._count(direction, floats)
+        return self._noisy(direction, name, values, ids) if self.config.parameters == "analog" else values
+
+    def features(self, samples: np.ndarray, d: int, classes: int, back: bool = True) -> None:
+        """Counts features and labels up and, with `back`, gradients down, for `samples` `[n]` visited per client."""
+        numbers = samples * d
+        label_bits = samples * np.log2(classes)
+        self._add("up", numbers, label_bits, numbers / 2 + label_bits / self.config.bits_per_use)
+        if back:
+            self._add("down", numbers, 0 * numbers, numbers / 2)
+
+    def begin(self, clients: int) -> None:
+        """A round with some number of clients begins."""
+        self.client_rounds += clients
+
+    def per_client_round(self) -> dict[str, dict[str, float]]:
+        """Traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
+        n = max(self.client_rounds, 1)
+        return {way: {k: v / n for k, v in asdict(total).items()} for way, total in self.totals.items()}
+
+    def counters(self) -> dict[str, Any]:
+        """Totals as plain numbers."""
+        return {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Goes on from `counters`."""
+        self.client_rounds = counters["client_rounds"]
+        self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
+
+    def _models(self, direction: Direction, pop: Population, part: Prefix) -> Population:
+        self._count(direction, pop.numbers(part))
+        if self.config.parameters == "ideal":
+            return pop
+        cohorts = []
+        for c in pop.cohorts:
+            sent = {
+                n: self._noisy(direction, n, t, c.ids) if in_part(n, part) and not n.endswith("running_var") else t
+                for n, t in c.tensors.items()
+            }
+            cohorts.append(type(c)(c.network, sent, c.ids, c.shared))
+        return Population(tuple(cohorts))
+
+    def _noisy(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        """Uncoded transmission: scaled by its r.m.s. (side information, error-free), two numbers per symbol."""
+        flat = values.reshape(len(values), -1)
+        rms = flat.square().mean(1, keepdim=True).sqrt()
+        unit = torch.where(rms > 0, flat / rms, 0.0)
+        unit = torch.nn.functional.pad(unit, (0, unit.shape[1] % 2))
+        drawn = [self.draw(direction, name, int(k), unit.shape[1]) for k in ids]
+        rows = {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}
+        symbols = torch.view_as_complex(unit.unflatten(1, (-1, 2)).contiguous()) / 2**0.5
+        got = self.link.transmit(symbols, rows, self.snr_db(direction, ids)) * 2**0.5
+        return (torch.view_as_real(got).flatten(1)[:, : flat.shape[1]] * rms).view_as(values)
+
+    def _count(self, direction: Direction, floats: np.ndarray) -> None:
+        if self.config.parameters == "analog":
+            self._add(direction, floats, 0 * floats, np.ceil(floats / 2))
+            return
+        bits = floats * self.config.bits_per_float
+        self._add(direction, floats, bits, bits / self.config.bits_per_use)
+
+    def _add(self, direction: Direction, floats: np.ndarray, bits: np.ndarray, uses: np.ndarray) -> None:
+        total = self.totals[direction]
+        total.floats += float(floats.sum())
+        total.bits += float(bits.sum())
+        total.uses += float(uses.sum())
+        total.airtime_s += float(uses.sum()) * len(floats) / self.config.bandwidth_hz
+        total.energy_j += float(uses.sum()) * self.config.symbol_energy

@@ -1,0 +1,120 @@
+"""What each client visits in a phase, in which order, and where its steps find their rows.
+
+A draw (noise, fading) covers a client's whole phase with one row per visited sample; a step takes its rows from it.
+So neither padding nor a partial batch shifts a draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.random import keyed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One client's phase.
+
+    Attributes:
+        order: indices into the federation's images in visiting order, `[N]`.
+        sizes: mini-batch sizes in order, `[S]`, summing to N.
+        last: first step of the last epoch.
+    """
+
+    order: Tensor
+    sizes: list[int]
+    last: int
+
+    @property
+    def steps(self) -> int:
+        """S: number of steps."""
+        return len(self.sizes)
+
+
+def plan(table: Tensor, batch: int, epochs: int, steps: int | None, key: Sequence[object]) -> Plan:
+    """A client's visiting order: every epoch is a new permutation, cut into mini-batches; the last one may be smaller.
+
+    Args:
+        table: the client's samples, `[D_k]`.
+        batch: mini-batch size.
+        epochs: number of epochs.
+        steps: total number of steps instead of epochs (the last epoch is cut short), or None.
+        key: names the draws.
+    """
+    n = len(table)
+    sizes = [min(batch, n - i) for i in range(0, n, batch)]
+    per_epoch = len(sizes)
+    if steps is not None:
+        epochs = -(-steps // per_epoch)
+    total = per_epoch * epochs if steps is None else steps
+    generator = keyed(table.device, *key)
+    order = torch.cat([table[torch.randperm(n, generator=generator, device=table.device)] for _ in range(epochs)])
+    sizes = (sizes * epochs)[:total]
+    return Plan(order[: sum(sizes)], sizes, per_epoch * (epochs - 1))
+
+
+class Schedule:
+    """The plans of one chunk side by side: clients sorted by steps, most first, so that those still active are a prefix.
+
+    Args:
+        plans: one per client in the chunk, in descending order of steps.
+    """
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self.plans = plans
+        self.steps = plans[0].steps
+        longest = self.steps
+        self._sizes = np.array([p.sizes + [0] * (longest - p.steps) for p in plans])
+        self._starts = np.concatenate([np.zeros((len(plans), 1), int), self._sizes.cumsum(1)[:, :-1]], 1)
+        self._last = np.array([p.last for p in plans])
+        self.order = self.pad([p.order for p in plans])
+
+    def active(self, step: int) -> int:
+        """Number of clients that have not finished before a step."""
+        return int((self._sizes[:, step] > 0).sum())
+
+    def pad(self, rows: Sequence[Tensor]) -> Tensor:
+        """Per-client rows `[N_i, ...]` as one tensor `[k, max N, ...]`, zeros behind."""
+        if len({len(r) for r in rows}) == 1:
+            return torch.stack(list(rows))
+        out = rows[0].new_zeros(len(rows), max(len(r) for r in rows), *rows[0].shape[1:])
+        for i, r in enumerate(rows):
+            out[i, : len(r)] = r
+        return out
+
+    def cut(self, step: int) -> Cut:
+        """Where the active clients' rows of a step are."""
+        n = self.active(step)
+        sizes, starts = self._sizes[:n, step], self._starts[:n, step]
+        last = torch.as_tensor(step >= self._last[:n], device=self.order.device)
+        if (sizes == sizes[0]).all() and (starts == starts[0]).all():
+            return Cut(n, last, None, None, slice(int(starts[0]), int(starts[0] + sizes[0])))
+        within = np.arange(sizes.max())[None, :]
+        mask = within < sizes[:, None]
+        at = np.where(mask, starts[:, None] + within, 0)
+        device = self.order.device
+        whole = bool(mask.all())
+        return Cut(n, last, None if whole else torch.as_tensor(mask, device=device), torch.as_tensor(at, device=device), None)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The rows of one step: `n` active clients, `last` `[n]`, padding `mask` `[n, b]` or None, and positions."""
+
+    n: int
+    last: Tensor
+    mask: Tensor | None
+    at: Tensor | None
+    span: slice | None
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """`[k, N, ...] -> [n, b, ...]`; padding repeats a row of the client."""
+        if self.span is not None:
+            return rows[: self.n, self.span]
+        assert self.at is not None
+        return rows[torch.arange(self.n, device=rows.device)[:, None], self.at]

@@ -1,0 +1,98 @@
+"""Class means of features per client, and their combination over clients.
+
+Legend: n clients, C classes, d features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from semcom.engine.forward import Batch
+from semcom.engine.population import Population
+from semcom.engine.visit import visit
+
+if TYPE_CHECKING:
+    from semcom.engine.world import World
+
+
+def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor]:
+    """Class means of the received features over each client's training data, from a pass of their own.
+
+    Returns:
+        sums over counts `[K, C, d]` (zero where a client has no sample of a class) and counts `[K, C]`.
+    """
+    c, d = len(world.federation.classes), world.config.model.features
+    sums = torch.zeros(len(pop.ids), c, d, dtype=world.dtype, device=world.device)
+    counts = torch.zeros(len(pop.ids), c, dtype=world.dtype, device=world.device)
+
+    def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        s, n = class_sums(features, batch)
+        sums[where] += s
+        counts[where] += n
+
+    visit(world, pop, world.federation.train, add, snr_db=None, stream=stream)
+    return class_means(sums, counts), counts
+
+
+def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Sums of features per class and their counts: `[k, b, d] -> [k, C, d], [k, C]`.
+
+    Args:
+        features: `[k, b, d]`.
+        batch: whose labels and padding count.
+        weight: additional weight per client, `[k]` (bool or float).
+    """
+    each = torch.nn.functional.one_hot(batch.y, batch.classes).to(features.dtype) * batch.weight.unsqueeze(-1)
+    if weight is not None:
+        each = each * weight.to(features.dtype)[:, None, None]
+    return torch.einsum("kbc,kbd->kcd", each, features), each.sum(1)
+
+
+def class_means(sums: Tensor, counts: Tensor) -> Tensor:
+    """`[..., C, d]` over `[..., C]`; zero where the count is."""
+    return sums / counts.clamp(min=1).unsqueeze(-1)
+
+
+def carry(world: World, n: int) -> dict[str, Tensor]:
+    """Empty accumulators for `collect`, for n clients."""
+    c, d = len(world.federation.classes), world.config.model.features
+    zeros = torch.zeros(n, c, d + 1, dtype=world.dtype, device=world.device)
+    return {"sums": zeros[..., :d].clone(), "counts": zeros[..., d].clone()}
+
+
+def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
+    """Adds a training step's received features to the accumulators where it belongs to a client's last epoch."""
+    sums, counts = class_sums(features.detach(), batch, batch.last)
+    into["sums"].add_(sums)
+    into["counts"].add_(counts)
+
+
+def combine(means: Tensor, counts: Tensor, how: Literal["mean", "counts"]) -> Tensor:
+    """One prototype per class from those of the clients that have one: `[n, C, d], [n, C] -> [C, d]`.
+
+    Args:
+        means: class means per client.
+        counts: their numbers of samples; zero where a client has none.
+        how: "mean" (FedProto, the authors' code) or weighted by "counts" (FedProto, Eq. 6).
+    """
+    weight = counts if how == "counts" else (counts > 0).to(means.dtype)
+    return torch.einsum("nc,ncd->cd", weight, means) / weight.sum(0).clamp(min=1).unsqueeze(-1)
+
+
+def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Batch) -> Tensor:
+    """Mean over a client's samples of ||f - target of its class||^2, zero for classes without a target: `[k]`.
+
+    Args:
+        features: `[k, b, d]`.
+        targets: one per class, `[k, C, d]` or `[C, d]`.
+        known: which classes have one, bool `[k, C]` or `[C]`.
+        batch: labels and padding.
+    """
+    k, _, d = features.shape
+    target = targets.expand(k, -1, -1).gather(1, batch.y.unsqueeze(-1).expand(-1, -1, d))
+    has = known.expand(k, -1).gather(1, batch.y)
+    return batch.mean((features - target).square().sum(-1) * has)

@@ -1,0 +1,152 @@
+"""Passes over data without training: evaluation, prototypes, embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.data.federation import Federation, Ragged
+from semcom.engine.forward import Batch, Signal, StackedModel
+from semcom.engine.plan import Plan, Schedule
+from semcom.engine.population import Population
+
+if TYPE_CHECKING:
+    from semcom.engine.world import World
+
+EVAL_BATCH = 250
+"""Images per client and forward pass; large enough for full speed, small enough for a processor's cache."""
+
+Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
+"""`(received features [k, b, d], logits [k, b, C], rows) -> scores [k, b, C]`; the largest one is the answer."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A way to use what a method trained: a population and, where it is not the head's logits, how it decides.
+
+    Attributes:
+        population: the models, K rows.
+        scores: the decision (None: the logits).
+        rows: per-client context of `scores`, `[K, ...]` each, in the order of `population.ids`.
+    """
+
+    population: Population
+    scores: Scores | None = None
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def decide(self, features: Tensor, logits: Tensor, where: Tensor) -> Tensor:
+        """Predicted classes `[k, b]` of the clients at positions `where`."""
+        if self.scores is None:
+            return logits.argmax(-1)
+        return self.scores(features, logits, {n: t[where] for n, t in self.rows.items()}).argmax(-1)
+
+
+Visitor = Callable[[Batch, Tensor, Tensor, Tensor], None]
+"""`(batch, received features [k, b, d], logits [k, b, C], positions in the population [k])`."""
+
+
+@torch.no_grad()
+def visit(
+    world: World, pop: Population, table: Ragged, fn: Visitor, *, snr_db: Tensor | None, stream: str, federation: Federation | None = None
+) -> None:
+    """Shows every sample of every client in `pop`, through the uplink, in evaluation mode, to `fn`.
+
+    Args:
+        world: the run.
+        pop: K models.
+        table: which samples.
+        fn: the visitor.
+        snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
+        stream: names the realisation of the channel.
+        federation: whose images `table` indexes (None: the world's).
+    """
+    for cohort in pop.cohorts:
+        chunk = world.chunk or len(cohort.ids)
+        for i in range(0, len(cohort.ids), chunk):
+            ids = cohort.ids[i : i + chunk]
+            part = cohort.rows(ids)
+            where = torch.as_tensor(np.searchsorted(pop.ids, ids), device=world.device)
+            snr = world.snr_db("up", ids) if snr_db is None else snr_db[where]
+            order = np.argsort(-table.sizes[ids], kind="stable")
+            schedule = Schedule([_in_order(table[int(ids[j])]) for j in order])
+            rows = world.rows(world.link, ids[order], schedule, stream, "uplink")
+            at = torch.as_tensor(order, device=world.device)
+            for step in range(schedule.steps):
+                cut = schedule.cut(step)
+                batch = world.batch(schedule, cut, federation)
+                now = at[: cut.n]
+                tensors = {n: t if n in part.shared else t[now] for n, t in part.tensors.items()}
+                signal = Signal({n: cut(t) for n, t in rows.items()}, snr[now], meter=world.meters["test"])
+                model = StackedModel(part.network, {}, tensors, (), world.link, signal)
+                features, logits = model(batch)
+                fn(batch, features, logits, where[now])
+
+
+def _in_order(table: Tensor) -> Plan:
+    """A client's samples as they lie, in large batches."""
+    n = len(table)
+    return Plan(table, [min(EVAL_BATCH, n - i) for i in range(0, n, EVAL_BATCH)], 0)
+
+
+def confusion(world: World, views: Mapping[str, View], snr_db: float | None, table: Ragged) -> dict[str, Tensor]:
+    """Counts of (true, predicted) classes per view and client, int64 `[K, C, C]`.
+
+    Views of one population share its forward passes (and so the realisation of the channel).
+
+    Args:
+        world: the run.
+        views: what to test.
+        snr_db: test SNR of all clients, or None: their training SNR.
+        table: which samples, usually `world.federation.test`.
+    """
+    c = len(world.federation.classes)
+    counts = {n: torch.zeros(len(v.population.ids), c * c, dtype=torch.int64, device=world.device) for n, v in views.items()}
+    groups: dict[int, list[str]] = {}
+    for name, view in views.items():
+        groups.setdefault(id(view.population), []).append(name)
+    for names in groups.values():
+
+        def count(batch: Batch, features: Tensor, logits: Tensor, where: Tensor, names: list[str] = names) -> None:
+            for name in names:
+                cell = batch.y * c + views[name].decide(features, logits, where)
+                counts[name][where] = counts[name][where].scatter_add(1, cell, batch.weight.to(torch.int64))
+
+        pop = views[names[0]].population
+        fixed = None if snr_db is None else torch.full((len(pop.ids),), snr_db, device=world.device, dtype=world.dtype)
+        visit(world, pop, table, count, snr_db=fixed, stream="test")
+    return {name: t.view(-1, c, c) for name, t in counts.items()}
+
+
+@torch.no_grad()
+def predict(world: World, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
+    """Classes `[b]` (int64, CPU) that a client's model gives to uint8 images `[b, channels, 32, 32]`, through the channel.
+
+    Raises ConfigError for images of another shape or type, or a client that has no model in the view.
+    """
+    shape = tuple(world.federation.images.shape[1:])
+    if images.dtype != torch.uint8 or tuple(images.shape[1:]) != shape:
+        raise ConfigError(f"images: {images.dtype} {tuple(images.shape)} is not uint8 [b, {', '.join(map(str, shape))}]")
+    ids = view.population.ids
+    if client not in ids:
+        raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
+    n, start = len(images), len(world.federation.images)
+    guest = replace(
+        world.federation,
+        images=torch.cat([world.federation.images, images.to(world.device)]),
+        labels=torch.cat([world.federation.labels, world.federation.labels.new_zeros(n)]),
+    )
+    table = Ragged(torch.arange(start, start + n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0))
+    one, answers = view.population.rows(np.array([client])), []
+
+    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        answers.append(view.decide(features, logits, torch.as_tensor([np.searchsorted(ids, client)], device=world.device)))
+
+    snr = None if snr_db is None else torch.full((1,), snr_db, device=world.device, dtype=world.dtype)
+    visit(world, one, table, note, snr_db=snr, stream="predict", federation=guest)
+    return torch.cat(answers, 1)[0].cpu()

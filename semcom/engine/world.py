@@ -1,0 +1,281 @@
+"""The world of a run: its data, its channel, its clock and its randomness. Methods act through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from channels import Link, Meter, make_link
+from semcom.config import RunConfig, parse_snr
+from semcom.data.federation import Federation
+from semcom.engine.air import Air, Direction
+from semcom.engine.fit import Fit, Log, Objective, Optimizer
+from semcom.engine.forward import Batch, Signal
+from semcom.engine.plan import Cut, Plan, Schedule, plan
+from semcom.engine.population import Cohort, Population, Prefix, in_part
+from semcom.engine.random import build, global_draws, keyed
+from semcom.models.batchnorm import own_batchnorm
+from semcom.models.split import SplitModel
+from semcom.registry import ENCODERS, HEADS
+
+
+class World:
+    """What a method sees of a run.
+
+    Args:
+        config: resolved configuration.
+        federation: images and who owns which.
+        device: where everything lies.
+        split: whether the method trains through the link (its features and gradients are traffic).
+
+    Attributes:
+        round: the current round, 1 to T (0 during set-up).
+        air: exchange and its accounting.
+        link: the run's channel, which every inference passes.
+        training_link: what local training sees.
+        meters: received SNR by "train_up", "train_down" and "test".
+        log: per-client means that `fit` reported in this round, name -> `[n]`.
+        visited: training samples visited so far.
+        chunk: clients trained at once; None: all.
+    """
+
+    def __init__(self, config: RunConfig, federation: Federation, device: torch.device, *, split: bool) -> None:
+        self.config, self.federation, self.device, self.split = config, federation, device, split
+        self.dtype = torch.float64 if config.train.dtype == "float64" else torch.float32
+        self.chunk = config.chunk or (1 if device.type == "cpu" else None)
+        c = config.channel
+        self.link = make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
+        self.training_link = self.link if split or config.train.through_link else make_link("ideal")
+        self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
+        self.air = Air(config.air, self.link, self._air_rows, self.snr_db)
+        self.round, self.visited = 0, 0
+        self.log: Log = {}
+
+    # -- clients -------------------------------------------------------------------------------------------------
+
+    @property
+    def clients(self) -> int:
+        """K."""
+        return self.config.clients
+
+    def begin(self, round_: int) -> None:
+        """Starts a round: the clock of every keyed draw."""
+        self.round, self.log = round_, {}
+        self.air.begin(len(self.sample()))
+
+    def sample(self) -> np.ndarray:
+        """Ids of the clients that take part in this round, ascending."""
+        share = self.config.train.participation or 1.0
+        n = max(1, round(share * self.clients))
+        if n == self.clients:
+            return np.arange(n)
+        order = torch.randperm(self.clients, generator=keyed("cpu", self.config.seed, "participation", self.round))
+        return np.sort(order[:n].numpy())
+
+    def weights(self, ids: np.ndarray) -> Tensor:
+        """p_k = D_k over the sum of D over `ids`, `[n]`."""
+        sizes = torch.as_tensor(self.federation.train.sizes[ids], dtype=self.dtype, device=self.device)
+        return sizes / sizes.sum()
+
+    def owned(self, ids: np.ndarray) -> Tensor:
+        """Which classes each client has training samples of, bool `[n, C]`."""
+        return torch.as_tensor(self.federation.owned[ids], device=self.device)
+
+    # -- models --------------------------------------------------------------------------------------------------
+
+    def population(self, shared: Prefix = ()) -> Population:
+        """The initial models of all clients, a cohort per architecture; parts under `shared` are common to all."""
+        names = self.config.model.encoder.split(",")
+        cohorts = []
+        for i, name in enumerate(names):
+            ids = np.arange(i, self.clients, len(names))
+            if len(ids):
+                cohorts.append(self._cohort(name, ids, shared))
+        return Population(tuple(cohorts))
+
+    def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
+        """A population of one for a network that the base station owns; its weights are keyed by `name`."""
+        tensors = _tensors(build(factory, self.config.seed, "init", name), self.dtype)
+        rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
+        return Population((Cohort(_template(factory), rows, np.array([0])),))
+
+    def _cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Cohort:
+        """Initial models of the clients `ids`, which have the same encoder."""
+        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
+        factories: dict[str, Callable[[], nn.Module]] = {
+            "encoder.": lambda: own_batchnorm(ENCODERS.get(encoder)(channels, model.features)),
+            "head.": lambda: own_batchnorm(HEADS.get(model.head)(model.features, classes)),
+        }
+        tensors: dict[str, Tensor] = {}
+        for part, factory in factories.items():
+            one = in_part(part, shared)
+            # A common start is one build, kept as one row (expanded, not copied, where clients own it).
+            keys: list[tuple[int, ...]] = [()] if one or model.init == "common" else [(int(k),) for k in ids]
+            name = encoder if part == "encoder." else model.head
+            builds = [_tensors(build(factory, self.config.seed, "init", part, name, *key), self.dtype) for key in keys]
+            for tensor in builds[0]:
+                stack = torch.stack([b[tensor] for b in builds]).to(self.device)
+                tensors[part + tensor] = stack if one else stack.expand(len(ids), *stack.shape[1:])
+        network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
+        return Cohort(network, tensors, ids, frozenset(n for n in tensors if in_part(n, shared)))
+
+    # -- training ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        pop: Population,
+        objective: Objective,
+        *,
+        train: Sequence[str] = ("encoder.", "head."),
+        rows: Mapping[str, Tensor] | None = None,
+        shared: Mapping[str, Tensor] | None = None,
+        carry: Mapping[str, Tensor] | None = None,
+        epochs: int | tuple[int, ...] | None = None,
+        steps: int | None = None,
+        batch: int | None = None,
+        optimizer: Optimizer | None = None,
+        stream: str = "train",
+    ) -> tuple[Population, Log, dict[str, Tensor]]:
+        """Trains the clients of a population on their own data (a network without input: for `steps` steps).
+
+        Args:
+            pop: n models; they are not changed. Parts in training become one row per client.
+            objective: `(model, batch, context) -> loss [k]` or `(loss [k], {name: [k]})`.
+            train: prefixes of what is trained; the rest is frozen, its BatchNorm in evaluation mode.
+            rows: per-client context, `[n, ...]` in the order of `pop.ids`.
+            shared: context for all.
+            carry: per-client accumulators, `[n, ...]`; a changed copy is returned.
+            epochs: local epochs, one value or one per client of the federation (None: `train.local_epochs`).
+            steps: number of steps instead of epochs.
+            batch: mini-batch size (None: `train.batch_size`).
+            optimizer: None: the run's, new.
+            stream: names the draws; phases of a round with the same stream start the same batch order again.
+
+        Returns:
+            the trained population, the means of loss and logged values over the last epoch (`[n]` each), the accumulators.
+
+        Raises:
+            Diverged: a loss is not finite.
+            RuntimeError: the objective does not use a leaf that is to be trained.
+        """
+        config = self.config.train
+        fit = Fit(
+            world=self,
+            objective=objective,
+            train=tuple(train),
+            rows=rows or {},
+            shared=shared or {},
+            carry=carry or {},
+            epochs=epochs if epochs is not None else config.local_epochs or 1,
+            steps=steps,
+            batch=batch or config.batch_size or 50,
+            optimizer=optimizer or self.optimizer(),
+            stream=stream,
+        )
+        trained, log, carried = fit(pop)
+        self.log |= {name if stream == "train" else f"{stream}/{name}": t for name, t in log.items()}
+        return trained, log, carried
+
+    def optimizer(self) -> Optimizer:
+        """The run's optimiser."""
+        t = self.config.train
+        return Optimizer(t.optimizer or "adam", t.lr or 1e-3, t.momentum or 0.0, t.weight_decay or 0.0)
+
+    def plan(self, client: int, batch: int, epochs: int, steps: int | None, stream: str) -> Plan:
+        """A client's batch order in this round."""
+        key = (self.config.seed, stream, "order", self.round, client)
+        return plan(self.federation.train[client], batch, epochs, steps, key)
+
+    def batch(self, schedule: Schedule, cut: Cut, federation: Federation | None = None) -> Batch:
+        """The mini-batches of one step, from the world's images unless another federation is given."""
+        source = federation or self.federation
+        index = cut(schedule.order)
+        y = source.labels[index]
+        y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
+        return Batch(source.gather(index, self.dtype), y, cut.mask, cut.last, len(source.classes))
+
+    def signals(self, ids: np.ndarray, schedule: Schedule, stream: str) -> Callable[[Cut], Signal]:
+        """What the chunk meets on the air in training, step by step."""
+        up = self.rows(self.training_link, ids, schedule, stream, "uplink")
+        down = self.rows(self.training_link, ids, schedule, stream, "downlink") if self.split else None
+        up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
+
+        def signal(cut: Cut) -> Signal:
+            n, meters = cut.n, (self.meters["train_up"], self.meters["train_down"])
+            back = None if down is None else {name: cut(t) for name, t in down.items()}
+            return Signal({name: cut(t) for name, t in up.items()}, up_snr[:n], back, down_snr[:n], *meters)
+
+        return signal
+
+    def rows(self, link: Link, ids: np.ndarray, schedule: Schedule, stream: str, kind: str) -> dict[str, Tensor]:
+        """Realisations of a link for a chunk, one row per visited sample, `[k, N, ...]`."""
+        d = self.config.model.features
+        drawn = [
+            link.draw(p.sizes, d, keyed(self.device, self.config.seed, stream, kind, self.round, int(k)), self.dtype)
+            for k, p in zip(ids, schedule.plans, strict=True)
+        ]
+        return {name: schedule.pad([rows[name] for rows in drawn]) for name in drawn[0]}
+
+    # -- the air -------------------------------------------------------------------------------------------------
+
+    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
+        """SNR in dB of each client in this round, `[n]`; a range is drawn per client and round."""
+        channel = self.config.channel
+        text = channel.snr_db if direction == "up" or channel.downlink_snr_db is None else channel.downlink_snr_db
+        form, values = parse_snr(text, "channel.snr-db")
+        if form == "range":
+            draws = [self._uniform("snr", direction, self.round, int(k)) for k in ids]
+            picked = [values[0] + (values[1] - values[0]) * u for u in draws]
+        else:
+            picked = [values[0] if len(values) == 1 else values[int(k)] for k in ids]
+        return torch.tensor(picked, dtype=self.dtype, device=self.device)
+
+    def count_features(self, ids: np.ndarray, samples: Sequence[int]) -> None:
+        """Counts visited samples, and the traffic of a split method."""
+        self.visited += sum(samples)
+        if self.split:
+            self.air.features(np.array(samples), self.config.model.features, len(self.federation.classes))
+
+    def count_uplink(self, ids: np.ndarray) -> None:
+        """Counts an extra pass of the clients' training features over the uplink."""
+        self.air.features(
+            self.federation.train.sizes[ids], self.config.model.features, len(self.federation.classes), back=False
+        )
+
+    def counters(self) -> dict[str, Any]:
+        """What has been counted and measured so far, as plain numbers."""
+        meters = {n: [None if t is None else float(t) for t in (m.signal, m.noise)] for n, m in self.meters.items()}
+        return {"visited": self.visited, "air": self.air.counters(), "meters": meters}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Goes on from `counters`."""
+        self.visited = counters["visited"]
+        self.air.resume(counters["air"])
+        for name, (signal, noise) in counters["meters"].items():
+            for part, value in (("signal", signal), ("noise", noise)):
+                stored = None if value is None else torch.tensor(value, dtype=torch.float64, device=self.device)
+                setattr(self.meters[name], part, stored)
+
+    def _uniform(self, *key: object) -> float:
+        """A keyed number in [0, 1), drawn on the host."""
+        return float(torch.rand((), generator=keyed("cpu", self.config.seed, *key), dtype=torch.float64))
+
+    def _air_rows(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
+        """Realisation of the channel for one tensor of one client."""
+        generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
+        return self.link.draw([1], numbers, generator, self.dtype)
+
+
+def _template(factory: Callable[[], nn.Module]) -> nn.Module:
+    """The architecture alone: built on the meta device, so that a forgotten tensor is an error and not a stale weight."""
+    with torch.device("meta"), global_draws("template"):
+        return factory()
+
+
+def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Parameters and buffers of a fresh module in the run's arithmetic."""
+    return {name: t.detach().to(dtype) for name, t in module.state_dict().items()}

@@ -1,0 +1,1 @@
+"""The arms: one paper, one file, one State."""

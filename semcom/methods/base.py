@@ -1,0 +1,72 @@
+"""What a method is: tensor algebra over stacks of clients, with an explicit state.
+
+A method has no loop over clients, no mini-batches, no device and no buffers; `World.fit` has. Everything it sends goes
+through `world.air`. Two rules hold for every arm: views are taken after the server step, with the newest shared part
+and the personal part as after the client's last participation; and a State is all that a method remembers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.visit import View
+from semcom.engine.world import World
+
+
+class Method(ABC):
+    """Base class of the arms; `@METHODS.register("name")` adds one.
+
+    Attributes:
+        paper: citation.
+        preset: the paper's own setting of `TrainConfig`'s open fields, for `--train.preset paper`.
+        averages: prefixes of what the method averages over clients (it needs one architecture for each).
+        split: whether local training runs through the link, features up and gradients down.
+        shares, sends: one line each for `semcom list methods`.
+    """
+
+    paper: ClassVar[str]
+    preset: ClassVar[Mapping[str, Any]] = {}
+    averages: tuple[str, ...] = ()
+    split: ClassVar[bool] = False
+    shares: ClassVar[str] = ""
+    sends: ClassVar[str] = ""
+
+    @dataclass(frozen=True)
+    class Hyper:
+        """Hyperparameters, named as in the paper."""
+
+        def check(self) -> None:
+            """Raises ConfigError for a value that makes no sense."""
+
+    def __init__(self, hyper: Any) -> None:
+        self.hyper = hyper
+
+    @abstractmethod
+    def setup(self, world: World) -> Any:
+        """The State before the first round: a frozen dataclass of tensors and populations, which share no storage."""
+
+    @abstractmethod
+    def round(self, state: Any, world: World) -> Any:
+        """One communication round with the clients `world.sample()`."""
+
+    @abstractmethod
+    def views(self, state: Any, world: World) -> dict[str, View]:
+        """What is evaluated, by name; the first one is the headline."""
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
+        """Local loss per client, `[k]`: cross-entropy of the logits."""
+        return task_loss(model(batch)[1], batch)
+
+
+def task_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Mean cross-entropy per client: `[k, b, C] -> [k]`."""
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.y.flatten(), reduction="none")
+    return batch.mean(each.view_as(batch.y))

@@ -1,0 +1,52 @@
+"""FedAvg, and the family of methods that train locally and average some part of the model.
+
+McMahan, Moore, Ramage, Hampson, Aguera y Arcas, "Communication-Efficient Learning of Deep Networks from Decentralized
+Data", AISTATS 2017, Algorithm 1. Up and down: the averaged part, parameters and BatchNorm buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semcom.engine.population import Population, average
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+
+
+class FedAvg(Method):
+    """Overwrite by the shared part, train E epochs of cross-entropy, average by p_k.
+
+    A subclass with other `averages` is another member of the family: nothing is `local`, the body FedPer, the head
+    LG-FedAvg.
+    """
+
+    paper = "McMahan et al., AISTATS 2017"
+    preset = {"optimizer": "sgd", "lr": 0.1, "local_epochs": 5, "batch_size": 50, "participation": 0.1}
+    averages: tuple[str, ...] = ("encoder.", "head.")
+    shares = "encoder and head"
+    sends = "w up, w down"
+
+    @dataclass(frozen=True)
+    class State:
+        """`model`: own tensors `[K, ...]`, averaged ones `[1, ...]`."""
+
+        model: Population
+
+    def setup(self, world: World) -> FedAvg.State:
+        """Common initial weights."""
+        return self.State(world.population(shared=self.averages))
+
+    def round(self, state: FedAvg.State, world: World) -> FedAvg.State:
+        """Algorithm 1, with buffers averaged like parameters."""
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), self.averages)
+        trained, _, _ = world.fit(received, self.objective)
+        sent = world.air.up(trained, self.averages)
+        newest = average(sent, self.averages, world.weights(ids))
+        return self.State(state.model.put(trained).share(newest))
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """One model: `global` where everything is averaged, otherwise `personal`."""
+        everything = set(self.averages) == {"encoder.", "head."}
+        return {"global" if everything else "personal": View(state.model)}

@@ -1,0 +1,183 @@
+"""FedCL: federated contrastive learning for personalized semantic communication.
+
+Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Personalized Semantic Communication", IEEE
+Communications Letters, 2024; equation numbers are the letter's. Up: features and labels. Down: gradients. No model
+crosses the air: the base station holds one decoder instance per client, their average, and the centroid generator.
+
+Where the letter is silent, what holds here: the regulariser of Eq. 10 is the squared norm summed over the d features,
+inside the sample mean, on the received features (the authors' proof); its Lemma 2 uses the unsquared norm on noise-free
+features, so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negatives in the log-sum and raw dot
+products: it is unbounded below and the centroids grow without end, so `infonce` is offered beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.fit import Context, Log, Optimizer
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average
+from semcom.engine.prototypes import carry, class_means, collect, combine, prototypes, squared_distance
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.models.scg import SCG
+
+
+class FedCL(Method):
+    """Personal encoders, a global decoder, and a semantic centroid generator (SCG) at the base station."""
+
+    paper = "Wang et al., IEEE Commun. Lett. 2024"
+    preset = {"rounds": 200, "lr": 0.001}
+    split = True
+    shares = "decoder (at the base station)"
+    sends = "features and labels up, gradients down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedCL's hyperparameters; the letter gives none of their values."""
+
+        lam: float = 1 / 64
+        """lambda: weight of the distance to the global centroids (Eq. 10)."""
+        reduction: Literal["sum", "mean"] = "sum"
+        """Squared norm of Eq. 10: summed over the d features, or their mean (a factor d)."""
+        centroids: Literal["scg", "mean", "none"] = "scg"
+        """Global centroids: the SCG's, the plain mean of the clients', or no regulariser at all."""
+        scg_loss: Literal["letter", "infonce"] = "letter"
+        """Eq. 9 as printed, or InfoNCE: cosine, temperature, the positive in the denominator."""
+        tau: float = 0.1
+        """Temperature of `infonce`."""
+        scg_steps: int = 1
+        """E': steps on the SCG per round."""
+        scg_lr: float | None = None
+        """Learning rate of the SCG (None: the clients', their mean where they differ)."""
+        warmup: int = 0
+        """First rounds without the regulariser."""
+        average_decoder: bool = True
+        """Whether the decoder instances are averaged after each round (Eq. 5)."""
+        source: Literal["training", "pass"] = "training"
+        """Local centroids (Eq. 7): from the features received in training, or from a pass of their own over the uplink."""
+
+        def check(self) -> None:
+            """Signs and ranges."""
+            if not 0 <= self.lam < np.inf:
+                raise ConfigError(f"method.lam: {self.lam} is not a number of at least 0")
+            if not 0 < self.tau < np.inf:
+                raise ConfigError(f"method.tau: {self.tau} is not a positive number")
+            if self.scg_lr is not None and not 0 < self.scg_lr < np.inf:
+                raise ConfigError(f"method.scg-lr: {self.scg_lr} is not a positive number")
+            if self.scg_steps < 1:
+                raise ConfigError(f"method.scg-steps: {self.scg_steps} is not a whole number of at least 1")
+            if self.warmup < 0:
+                raise ConfigError(f"method.warmup: {self.warmup} is not a whole number of at least 0")
+
+    @dataclass(frozen=True)
+    class State:
+        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; `centroids` `[C, d]`, `known` bool `[C]`."""
+
+        model: Population
+        scg: Population
+        centroids: Tensor
+        known: Tensor
+
+    def __init__(self, hyper: FedCL.Hyper) -> None:
+        super().__init__(hyper)
+        self.averages = ("head.",) if hyper.average_decoder else ()
+
+    def setup(self, world: World) -> FedCL.State:
+        """The SCG's untrained centroids regularise from the first round on; plain means do not exist yet."""
+        c, d = len(world.federation.classes), world.config.model.features
+        scg = world.server(lambda: SCG(c, d), "scg")
+        generated = self.hyper.centroids == "scg"
+        known = torch.full((c,), generated, device=world.device)
+        return self.State(world.population(shared=self.averages), scg, generate(scg), known)
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Eq. 10, at the base station: on what it received."""
+        features, logits = model(batch)
+        collect(context.carry, features, batch)
+        distance = squared_distance(features, context.shared["centroids"], context.shared["known"], batch)
+        if self.hyper.reduction == "mean":
+            distance = distance / features.shape[-1]
+        task = task_loss(logits, batch)
+        return task + context.shared["lam"] * distance, {"task": task, "distance": distance}
+
+    def round(self, state: FedCL.State, world: World) -> FedCL.State:
+        """Algorithm 1, lines 4 to 16."""
+        ids = world.sample()
+        off = self.hyper.centroids == "none" or world.round <= self.hyper.warmup
+        lam = state.centroids.new_tensor(0.0 if off else self.hyper.lam)
+        trained, _, carried = world.fit(
+            state.model.rows(ids),
+            self.objective,
+            shared={"centroids": state.centroids, "known": state.known, "lam": lam},
+            carry=carry(world, len(ids)),
+        )
+        means, counts = class_means(**carried), carried["counts"]
+        if self.hyper.source == "pass":
+            means, counts = prototypes(world, trained)
+            world.count_uplink(ids)
+        model = state.model.put(trained).share(average(trained, self.averages, world.weights(ids)))
+        return self.State(model, *self._centroids(state, world, means, counts))
+
+    def _centroids(
+        self, state: FedCL.State, world: World, means: Tensor, counts: Tensor
+    ) -> tuple[Population, Tensor, Tensor]:
+        """The SCG and the global centroids after Eqs. 8 and 9 on local centroids `[n, C, d]`; which classes have one."""
+        if self.hyper.centroids == "scg":
+            scg = self._train_scg(state.scg, world, means, counts)
+            return scg, generate(scg), torch.ones_like(state.known)
+        return state.scg, combine(means, counts, "mean"), (counts > 0).any(0)
+
+    def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
+        """E' steps on Eq. 8, warm-started from the last round."""
+        lr = world.config.train.lr
+        rate = self.hyper.scg_lr or (float(np.mean(lr)) if lr is not None else 1e-3)
+        optimizer = Optimizer(world.optimizer().name, rate, world.optimizer().momentum)
+
+        def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
+            return self.scg_loss(context.shared["means"], model.output().squeeze(0), context.shared["counts"] > 0)[None]
+
+        trained, _, _ = world.fit(
+            scg,
+            objective,
+            train=("",),
+            shared={"means": means, "counts": counts},
+            steps=self.hyper.scg_steps,
+            optimizer=optimizer,
+            stream="scg",
+        )
+        return trained
+
+    def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
+        """Eqs. 8 and 9, mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.
+
+        Only classes that a client owns count for it; the negatives are all the others.
+        """
+        if self.hyper.scg_loss == "infonce":
+            normal = torch.nn.functional.normalize
+            similarity = normal(local, dim=-1) @ normal(centroids, dim=-1).T / self.hyper.tau
+            negatives = similarity
+        else:
+            similarity = local @ centroids.T
+            itself = torch.eye(len(centroids), dtype=torch.bool, device=centroids.device)
+            negatives = similarity.masked_fill(itself, -torch.inf)
+        terms = negatives.logsumexp(-1) - similarity.diagonal(dim1=-2, dim2=-1)
+        return torch.where(owned, terms, 0.0).sum() / len(local)
+
+    def views(self, state: FedCL.State, world: World) -> dict[str, View]:
+        """Personal encoder theta_k with the global decoder phi."""
+        return {"personal": View(state.model)}
+
+
+@torch.no_grad()
+def generate(scg: Population) -> Tensor:
+    """Centroids `[C, d]` of an SCG as it stands."""
+    cohort = scg.cohorts[0]
+    return StackedModel(cohort.network, {}, cohort.tensors).output().squeeze(0)

@@ -1,0 +1,1 @@
+"""Numbers from what the engine measured; NumPy only."""

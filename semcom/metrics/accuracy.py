@@ -1,0 +1,70 @@
+"""Accuracy and fairness over clients. `docs/metrics.md` explains each number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+LAST = 10
+"""The headline is the mean over the last min(LAST, all) evaluations."""
+
+
+def per_client(confusion: np.ndarray) -> np.ndarray:
+    """Accuracy of each client: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
+    return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
+
+
+def per_class(confusion: np.ndarray) -> list[float | None]:
+    """Accuracy of each class over all clients, `[C]`; None for a class that no client tests."""
+    total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
+    return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
+
+
+def worst(accuracies: np.ndarray, share: float = 0.1) -> float:
+    """Mean accuracy of the worst tenth of the clients (at least one)."""
+    return float(np.sort(accuracies)[: max(1, round(share * len(accuracies)))].mean())
+
+
+def jain(accuracies: np.ndarray) -> float:
+    """Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
+    square = float((accuracies**2).sum())
+    return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
+
+
+def spread(accuracies: np.ndarray) -> dict[str, float]:
+    """`accuracy` (mean over clients), `accuracy_std` (population standard deviation), `worst10`, `jain`."""
+    return {
+        "accuracy": float(accuracies.mean()),
+        "accuracy_std": float(accuracies.std()),
+        "worst10": worst(accuracies),
+        "jain": jain(accuracies),
+    }
+
+
+def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a run reports of a view.
+
+    Args:
+        rounds: the evaluated rounds.
+        evaluations: of each, `clients` (accuracies, `[K]`) and, with several test SNRs, `at` (SNR -> accuracy).
+
+    Returns:
+        `spread` of the per-client means over the last evaluations, these means (`clients`), `at` averaged likewise, and
+        the best and the last round by themselves: picking the best test round is a known flaw of the field, so it is
+        never the headline.
+    """
+    last = evaluations[-LAST:]
+    means = [float(np.mean(e["clients"])) for e in evaluations]
+    best = int(np.argmax(means))
+    clients = np.mean([e["clients"] for e in last], axis=0)
+    curve = {snr: float(np.mean([e["at"][snr] for e in last])) for snr in last[-1].get("at", {})}
+    return {
+        **spread(clients),
+        "clients": clients.tolist(),
+        **({"at": curve} if curve else {}),
+        "best": means[best],
+        "best_round": rounds[best],
+        "last": means[-1],
+    }

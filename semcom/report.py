@@ -1,0 +1,68 @@
+"""What a run tells its user: progress while it trains, and its result as a few lines of text."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+class Progress(contextlib.ExitStack):
+    """Shows each round: as a bar where stderr is a terminal, as a log line elsewhere.
+
+    Args:
+        rounds: T, the number of rounds of the run.
+    """
+
+    def __init__(self, rounds: int) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.bar: Any = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+            from tqdm.contrib.logging import logging_redirect_tqdm
+
+            self.bar = self.enter_context(tqdm(total=rounds, unit="round", dynamic_ncols=True, file=sys.stderr))
+            self.enter_context(logging_redirect_tqdm())  # a log line must not tear the bar apart
+
+    def __call__(self, row: Mapping[str, Any]) -> None:
+        """Takes one line of `metrics.jsonl`."""
+        shown = {"loss": f"{row['loss']:.4g}"}
+        shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in row.get("views", {}).items()}
+        if self.bar is None:
+            logger.info("round %d/%d  %s", row["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
+        else:
+            self.bar.update(row["round"] - self.bar.n)  # a resumed run does not begin at 1
+            self.bar.set_postfix(shown)
+
+
+def result_table(summary: Mapping[str, Any]) -> str:
+    """The summary of a run as text: accuracies per view, measured SNR, and traffic per client and round."""
+    lines = [("view", "accuracy %", "std", "worst 10 %")]
+    for name, view in summary["views"].items():
+        lines.append((name, *(f"{100 * view[key]:.1f}" for key in ("accuracy", "accuracy_std", "worst10"))))
+    snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
+    body = [f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in lines]
+    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts)}" for way, counts in summary["traffic"].items()]
+    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {summary['rounds']} rounds"
+    return "\n".join([head, *body, f"received SNR: {snr}", "per participating client and round", *sent])
+
+
+_DIRECTIONS = {"up": "  uplink  ", "down": "  downlink"}
+
+
+def _db(value: float | None) -> str:
+    """A measured SNR; None or NaN: nothing was sent."""
+    return "-" if value is None or value != value else f"{value:.2f} dB"
+
+
+def _traffic(counts: Mapping[str, float]) -> str:
+    """What was sent in one direction."""
+    return (
+        f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits, {counts['uses']:,.0f} channel uses, "
+        f"{counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} J"
+    )

@@ -1,0 +1,79 @@
+"""From a request to a resolved configuration: open fields filled, everything checked before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from channels import make_link
+from semcom.config import ConfigError, RunConfig, check, fill
+from semcom.data.partitions import default_shots
+from semcom.methods.base import Method
+from semcom.plugins import load_plugins
+from semcom.registry import ENCODERS, HEADS, METHODS
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """Fills the open fields and checks everything that can be checked without loading data.
+
+    Raises ConfigError (or ValueError of a registry) with one line for the first thing that is wrong.
+    """
+    load_plugins(config.plugins)
+    method = METHODS.get(config.method)
+    config = dataclasses.replace(config, hyper=_hyper(method, config.hyper))
+    preset = method.preset if config.train.preset == "paper" else {}
+    config = dataclasses.replace(config, train=fill(config.train, preset))
+    if config.partition.kind == "shots" and config.partition.shots is None:
+        shots = dataclasses.replace(config.partition, shots=default_shots(config.data.name))
+        config = dataclasses.replace(config, partition=shots)
+    check(config)
+    config.hyper.check()
+    _check_link(config)
+    HEADS.get(config.model.head)
+    names = config.model.encoder.split(",")
+    for name in names:
+        ENCODERS.get(name)
+    _check_mix(method(config.hyper), config.method, names)
+    find_device(config.device)
+    return config
+
+
+def _check_link(config: RunConfig) -> None:
+    """The channel exists and takes these settings."""
+    c = config.channel
+    make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
+
+
+def _check_mix(method: Method, name: str, encoders: list[str]) -> None:
+    """A part that the method averages has one architecture."""
+    kinds = sorted(set(encoders))
+    if "encoder." in method.averages and len(kinds) > 1:
+        raise ConfigError(f"model.encoder: {name} averages the encoder, which {' and '.join(kinds)} do not share")
+
+
+def _hyper(method: type[Method], given: Any) -> Any:
+    """The method's `Hyper` from what the user gave: None, a mapping, or the dataclass itself."""
+    if isinstance(given, method.Hyper):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"hyper: {type(given).__name__} is not {method.__name__}.Hyper or a mapping of its fields")
+    known = [f.name for f in dataclasses.fields(method.Hyper)]
+    for name in given or {}:
+        if name not in known:
+            raise ConfigError(f"method.{name}: no such hyperparameter; known are {', '.join(known) or 'none'}")
+    return method.Hyper(**(given or {}))
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`. Raises ConfigError for one that is not there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise ConfigError(f"device: {name!r} is not here; give cpu, cuda, cuda:N or auto") from None
+    return device

@@ -1,0 +1,103 @@
+"""A run's folder: config.json, metrics.jsonl, summary.json, checkpoint.pt."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from semcom.config import ConfigError, RunConfig, from_dict, run_hash, to_dict
+
+CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file under a temporary name, syncs and renames it."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+class Folder:
+    """The folder of one run.
+
+    Args:
+        path: created when it is opened.
+        config: the resolved configuration.
+    """
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
+
+    def check(self) -> None:
+        """Raises ConfigError when the folder holds another run, or is no folder."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"out: {self.path} is a file; give a folder")
+        stored = self.path / CONFIG
+        if not stored.exists():
+            return
+        try:
+            other = run_hash(from_dict(json.loads(stored.read_text())))
+        except ValueError as error:
+            raise ConfigError(f"out: {stored} is not a configuration ({error}); give another folder") from None
+        if other != run_hash(self.config):
+            raise ConfigError(f"out: {self.path} holds another run ({other}); give another folder")
+
+    def open(self) -> None:
+        """Creates the folder and stores the configuration."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n")
+
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a finished run, or None."""
+        path = self.path / SUMMARY
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
+        """The metrics rows, up to a round."""
+        path = self.path / METRICS
+        rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+        return [row for row in rows if rounds is None or row["round"] <= rounds]
+
+    def cut(self, rounds: int) -> None:
+        """Cuts metrics.jsonl back to the rounds that a checkpoint covers."""
+        kept = self.metrics(rounds)
+        write_atomically(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in kept))
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Adds one line to metrics.jsonl."""
+        with (self.path / METRICS).open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Writes summary.json: the run is done."""
+        write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    names = ("semcom", "torch", "torchvision", "numpy", "sionna-no-rt")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the checkout that this package runs from, with "-dirty" if it was changed; None outside one."""
+    here = Path(__file__).parent
+    try:
+        command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
