@@ -1,0 +1,116 @@
+"""The results of a sweep as one tidy table: a row per run, one column per configuration field and metric."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
+
+TABLE = "results.parquet"
+"""Name of a sweep's table inside its folder."""
+
+PLACES = ("out", "data.root")
+"""Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
+
+FIRST = ("experiment", "scale", "command", "status", "error", "hash", "method", "seed")
+"""Columns that come first, in this order."""
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def summary(folder: Path) -> dict[str, Any] | None:
+    """The stored summary of a finished run; None where there is none. RunError if it cannot be read."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path}: not a summary ({error})") from None
+
+
+def row(
+    config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
+) -> dict[str, Any]:
+    """One row: `origin` (experiment, scale, command), the resolved configuration, and the summary of a finished run.
+
+    Args:
+        config: the resolved configuration.
+        origin: columns that all rows of a sweep share.
+        found: the run's summary; None for a failed run, whose metrics stay empty.
+        error: one line for a failed run, None for a finished one.
+    """
+    fields = {name: _plain(value) for name, value in flatten(to_dict(config)).items() if name not in PLACES}
+    state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
+    return {**fields, **flatten(found or {}), **origin, **state}
+
+
+def _plain(value: Any) -> Any:
+    """A configuration value that fits into one column: several values become a comma list."""
+    return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The rows as one frame, `FIRST` in front; a column that mixes text and numbers becomes text."""
+    names = [*FIRST, *(name for name in _names(rows) if name not in FIRST)]
+    return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Every column name once, in the order of its first appearance."""
+    return iter(dict.fromkeys(name for r in rows for name in r))
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one column; Parquet stores one type per column."""
+    texts = [isinstance(v, str) for v in values if v is not None]
+    return [v if v is None else str(v) for v in values] if any(texts) and not all(texts) else values
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> Path:
+    """Writes the table (Parquet), all of it or nothing."""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return write_atomic(path, buffer.getvalue())
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """The table of a sweep, from its folder or its file. ConfigError if there is none or it is no such table."""
+    path = path / TABLE if path.is_dir() else path
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are both
+        reason = "there is no such file" if not path.exists() else str(error).splitlines()[0]
+        raise ConfigError(f"results: {path} cannot be read: {reason}") from None
+    missing = [name for name in FIRST if name not in frame]
+    if missing:
+        raise ConfigError(f"results: {path} is not the table of a sweep: it has no column {missing[0]!r}")
+    return frame
+
+
+def write_atomic(path: Path, data: bytes) -> Path:
+    """Writes `data` to a temporary name, syncs and renames it, so that a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    return path

@@ -1,0 +1,45 @@
+"""Stand-ins for training: a runner that writes a summary with a known accuracy in no time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from semcom.config import RunConfig, fill
+
+
+@pytest.fixture(autouse=True)
+def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolving without torch: the common defaults."""
+    monkeypatch.setattr(
+        "experiments.sweep.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {}))
+    )
+
+
+@pytest.fixture
+def fake_run() -> Callable[[RunConfig], None]:
+    """Its accuracy is a known function of arm, SNR and seed; nested, so that worker processes get its code."""
+
+    def run(config: RunConfig) -> None:
+        base = {"fedcl": 0.7, "fedproto": 0.6, "fedavg": 0.4}[config.method]
+        accuracy = base + float(config.channel.snr_db) / 100 + config.seed / 1000
+        folder = Path(str(config.out))
+        summary = {
+            "method": config.method,
+            "accuracy": accuracy,
+            "accuracy_std": 0.05,
+            "views": {"personal": {"accuracy": accuracy, "worst10": 0.3, "clients": [accuracy, accuracy]}},
+            "samples_per_second": 1000.0,
+            "traffic": {"up": {"floats": 64.0}, "down": {"floats": 32.0}},
+            "seed": config.seed,
+            "versions": {"semcom": "0.1.0", "torch": "2.9"},
+            "commit": "abc1234",
+        }
+        (folder / "ran.txt").open("a").write("x")
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+    return run

@@ -1,0 +1,102 @@
+"""Grids hold exactly the runs that the declarations promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+
+from experiments.base import SCALES, Experiment, Grid, set_fields
+from experiments.registry import EXPERIMENTS, experiment
+from semcom.config import ConfigError, RunConfig, check, fill, run_hash
+
+ARMS = ("fedcl", "fedproto", "fedavg")
+
+
+def grid_points(name: str, scale: str) -> list[tuple[str, float, int]]:
+    return [(c.method, float(c.channel.snr_db), c.seed) for c in experiment(name).grid(scale)]
+
+
+def test_small_letter_grid_is_arms_times_three_snrs() -> None:
+    assert grid_points("letter-fig2b", "small") == list(itertools.product(ARMS, (0.0, 9.0, 18.0), (0,)))
+    for config in experiment("letter-fig2b").grid("small"):
+        assert (config.data.name, config.clients, config.channel.kind) == ("cifar10", 20, "awgn")
+        assert (config.partition.kind, config.partition.ways, config.partition.shots) == ("shots", 3, 100)
+        assert (config.train.rounds, config.train.lr, config.train.batch_size, config.train.eval_every) == (
+            60,
+            1e-3,
+            50,
+            10,
+        )
+        assert config.channel.test_snr_db is None  # tested at the training SNR
+        assert config.model.features == 64
+
+
+def test_paper_letter_grid_has_nine_snrs_and_five_seeds() -> None:
+    snrs = (-6.0, -3.0, 0.0, 3.0, 6.0, 9.0, 12.0, 15.0, 18.0)
+    assert grid_points("letter-fig2b", "paper") == list(itertools.product(ARMS, snrs, range(5)))
+    assert {c.train.rounds for c in experiment("letter-fig2b").grid("paper")} == {200}
+
+
+@pytest.mark.parametrize("name", ["demo", "letter-fig2b"])
+def test_smoke_grids_run_on_digits(name: str) -> None:
+    assert grid_points(name, "smoke") == list(itertools.product(ARMS, (0.0, 9.0, 18.0), (0,)))
+    assert {(c.data.name, c.partition.shots, c.clients) for c in experiment(name).grid("smoke")} == {("digits", 15, 20)}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.names())
+def test_every_declaration_is_sound(name: str) -> None:
+    found = experiment(name)
+    assert found.name == name
+    assert set(found.scales) <= set(SCALES)
+    for scale in found.scales:
+        configs = [dataclasses.replace(c, train=fill(c.train, {})) for c in found.grid(scale)]
+        for config in configs:
+            check(config)
+        assert len({run_hash(c) for c in configs}) == len(configs)
+
+
+def test_overrides_set_fields_and_replace_varied_values() -> None:
+    configs = experiment("demo").grid(
+        "smoke", {"train.rounds": 2, "channel.snr_db": (3.0, 6.0), "method": "fedavg", "seed": 7}
+    )
+    assert [(c.method, c.channel.snr_db, c.seed, c.train.rounds) for c in configs] == [
+        ("fedavg", 3.0, 7, 2),
+        ("fedavg", 6.0, 7, 2),
+    ]
+
+
+def test_set_fields_merges_hyperparameters() -> None:
+    config = set_fields(set_fields(RunConfig(), {"hyper.lam": 0.1}), {"hyper.warmup": 2, "data.root": "images"})
+    assert config.hyper == {"lam": 0.1, "warmup": 2}
+    assert config.data.root == "images"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"train.round": 5}, r"^train.round: no such field; known are rounds, "),
+        ({"trian.rounds": 5}, r"^trian.rounds: no such field; known are method, "),
+        ({"seed.x": 5}, r"^seed.x: no such field"),
+        ({"method": "fedprox"}, r"^method: demo has no arm 'fedprox'; its arms are fedcl, fedproto, fedavg$"),
+    ],
+)
+def test_wrong_overrides_are_named(overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        experiment("demo").grid("smoke", overrides)
+
+
+def test_unknown_names_list_the_known() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^experiment 'letter-fig2' is unknown: did you mean .* known are demo, letter-fig2b$"
+    ):
+        experiment("letter-fig2")
+    with pytest.raises(ConfigError, match=r"^scale: demo has no scale 'paper'; it has smoke$"):
+        experiment("demo").scale("paper")
+
+
+def test_default_scale_is_the_cheapest() -> None:
+    assert experiment("letter-fig2b").scale() == "smoke"
+    two = Experiment("x", "", "", ("fedcl",), {"paper": Grid(RunConfig(), {}), "small": Grid(RunConfig(), {})})
+    assert two.scale() == "small"

@@ -1,0 +1,205 @@
+"""Sweeps with stand-ins for training: what runs, what is stored, and what happens to failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.parallel import carry_out
+from experiments.registry import experiment
+from experiments.results import read_table
+from experiments.sweep import command, plan, sweep, work
+from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+
+Run = Callable[[RunConfig], None]
+
+
+def test_table_holds_configuration_and_metrics(
+    tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = sweep("demo", out=tmp_path, runner=fake_run)
+    assert path == tmp_path / "results.parquet"
+    frame = pd.read_parquet(path)
+    assert list(zip(frame["method"], frame["channel.snr_db"], strict=True)) == [
+        (arm, snr) for arm in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
+    ]
+    first = frame.iloc[0]
+    expected = {
+        "experiment": "demo", "scale": "smoke", "status": "done", "command": "semcom sweep demo --scale smoke",
+        "seed": 0, "train.rounds": 20, "train.optimizer": "adam", "partition.shots": 15, "partition.scarce": "",
+        "accuracy": 0.7, "accuracy_std": 0.05, "views.personal.worst10": 0.3, "samples_per_second": 1000.0,
+        "traffic.up.floats": 64.0, "versions.torch": "2.9", "commit": "abc1234",
+    }  # fmt: skip
+    assert {name: first[name] for name in expected} == expected
+    assert list(first["views.personal.clients"]) == [0.7, 0.7]
+    assert pd.isna(first["error"])
+    assert not {"out", "data.root"} & set(frame.columns)
+    assert frame["hash"].is_unique
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1:3] == [
+        "method    SNR 0 dB    SNR 9 dB    SNR 18 dB",
+        "fedcl     70.0 ± 5.0  79.0 ± 5.0  88.0 ± 5.0",
+    ]
+    assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
+    assert len(captured.err.splitlines()) == 9
+    assert "fedcl, SNR 18.0 dB, seed 0, " in captured.err and "accuracy 88.0 %" in captured.err
+
+
+def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep("demo", out=tmp_path, runner=fake_run, overrides={"channel.snr_db": 9.0})
+    before = pd.read_parquet(tmp_path / "results.parquet")
+    capsys.readouterr()
+    sweep("demo", out=tmp_path, runner=fake_run)
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert len(list(tmp_path.glob("*/ran.txt"))) == 9
+    assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
+    after = pd.read_parquet(tmp_path / "results.parquet")
+    assert set(before["hash"]) < set(after["hash"])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_failed_run_is_a_row_and_others_finish(
+    tmp_path: Path, fake_run: Run, jobs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(config: RunConfig) -> None:
+        if config.method == "fedproto" and config.channel.snr_db == 9.0:
+            raise RunError("loss is not finite in round 3\nsecond line")
+        fake_run(config)
+
+    with pytest.raises(RunError, match=r"^1 of 9 runs failed: see .*results.parquet; "):
+        sweep("demo", out=tmp_path, jobs=jobs, runner=run)
+    frame = read_table(tmp_path)
+    failed = frame[frame["status"] == "failed"]
+    assert len(frame) == 9 and len(failed) == 1
+    row = failed.iloc[0]
+    assert (row["method"], row["channel.snr_db"], row["seed"]) == ("fedproto", 9.0, 0)
+    assert row["error"] == "RunError: loss is not finite in round 3"
+    assert pd.isna(row["accuracy"])
+    captured = capsys.readouterr()
+    line = next(line for line in captured.err.splitlines() if "FAILED" in line)
+    assert line.endswith(f"FAILED fedproto, SNR 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3")
+    assert "fedproto  60.0 ± 5.0  failed      78.0 ± 5.0" in captured.out
+    assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
+
+    sweep("demo", out=tmp_path, jobs=jobs, runner=fake_run)  # the failed run is tried again, and only that one
+    assert set(read_table(tmp_path)["status"]) == {"done"}
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert not list(tmp_path.glob("*/error.txt"))
+
+
+def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        if config.method == "fedavg" and config.channel.snr_db == 0.0:
+            os._exit(9)
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^1 of 9 runs failed"):
+        sweep("demo", out=tmp_path, jobs=2, runner=run)
+    frame = read_table(tmp_path)
+    failed = frame[frame["status"] == "failed"]
+    assert failed[["method", "channel.snr_db"]].values.tolist() == [["fedavg", 0.0]]
+    assert failed["error"].item().startswith("the process ended without a result: TerminatedWorkerError")
+
+
+def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
+    def run(config: RunConfig) -> None:
+        text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
+        (Path(str(config.out)) / "summary.json").write_text(json.dumps({"process": text}))
+
+    runs = plan(experiment("demo"), "smoke", tmp_path, {"channel.snr_db": 0.0})
+    assert carry_out(runs, jobs=2, backend="loky", runner=run) == {}
+    texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
+    assert all(' 1"' in text and f'"{os.getpid()} ' not in text for text in texts)
+
+
+def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
+    count = 0
+
+    def run(config: RunConfig) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        fake_run(config)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("demo", out=tmp_path, runner=run)
+    assert len(list(tmp_path.glob("*/summary.json"))) == 2
+    sweep("demo", out=tmp_path, runner=fake_run)
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert len(read_table(tmp_path)) == 9
+
+
+def test_runner_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        if config.channel.snr_db == 0.0:
+            (Path(str(config.out)) / "summary.json").write_text("{")
+        elif config.channel.snr_db == 9.0:
+            fake_run(config)
+
+    with pytest.raises(RunError, match="^2 of 3 runs failed"):
+        sweep("demo", out=tmp_path, runner=run, overrides={"method": "fedcl"})
+    errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
+    assert "not a summary" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
+
+
+def test_wrong_configuration_stops_before_any_run(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(config: RunConfig) -> RunConfig:
+        if config.method == "fedavg":
+            raise ConfigError("partition.ways: 11 is more than the 10 classes of digits")
+        return config
+
+    monkeypatch.setattr("experiments.sweep.resolve", refuse)
+    with pytest.raises(ConfigError, match="^partition.ways: 11"):
+        sweep("demo", out=tmp_path / "r", runner=fake_run)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jobs": 0}, "^jobs: 0 is not a whole number of at least 1$"),
+        ({"backend": "dask"}, "^backend: 'dask' is unknown: known are loky, ray$"),
+        ({"scale": "paper"}, "^scale: demo has no scale 'paper'; it has smoke$"),
+        ({"overrides": {"seed": (1, 1)}}, "^demo: two runs have the same configuration: fedcl, SNR 0.0 dB, seed 1, "),
+    ],
+)
+def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path / "r", runner=fake_run, **options)
+    assert not (tmp_path / "r").exists()
+
+
+def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ConfigError, match=r"^backend: 'ray' is not installed; pip install 'semcom\[ray\]', or use loky$"
+    ):
+        sweep("demo", out=tmp_path, backend="ray", runner=fake_run)
+
+
+def test_longest_runs_come_first(tmp_path: Path) -> None:
+    runs = plan(experiment("demo"), "smoke", tmp_path, {"train.rounds": 3})
+    assert [run_hash(c) for c in runs.values()] == list(runs)
+    # 20 clients x 3 ways x 15 shots x 3 rounds
+    assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
+    split = PartitionConfig(ways=2, shots=10)
+    # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
+    uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
+    assert work(RunConfig(partition=split, clients=2, train=uneven)) == 5 * 2 * 2 * 0.5 * 20
+
+
+def test_command_leaves_out_what_holds_for_one_machine() -> None:
+    overrides = {"data.root": "images", "chunk": 5, "hyper.lam": 0.1, "train.batch_size": 10, "seed": (0, 1)}
+    expected = "semcom sweep demo --scale smoke --method.lam 0.1 --train.batch-size 10 --seed 0 1"
+    assert command("demo", "smoke", overrides) == expected
