@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,34 @@ import pandas as pd
 from experiments import results, table
 from experiments.base import Experiment, set_fields
 from experiments.parallel import Runner, carry_out, check_workers, train
-from experiments.progress import describe, run_folder
+from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """`semcom.run.resolve`, imported when it is needed: it imports torch."""
-    from semcom.run import resolve as resolve_run
+    """`semcom.resolve`, imported when it is needed since it imports torch. Raises ConfigError."""
+    from semcom.resolve import resolve as resolve_run
 
-    return resolve_run(config)
+    try:
+        return resolve_run(config)
+    except ValueError as error:  # of a registry or a link
+        raise ConfigError(str(error)) from None
+
+
+def check_data(configs: Iterable[RunConfig]) -> None:
+    """Loads and divides the data of unfinished runs once: what is missing or too little shows before any run starts.
+
+    A dataset that has to be downloaded is so by one process. Raises ConfigError.
+    """
+    from semcom.data.datasets import load
+    from semcom.data.partitions import partition
+
+    needed = {(c.data, c.partition, c.clients, c.seed) for c in configs if not is_finished(c)}
+    for data in {key[0] for key in needed}:
+        dataset = load(data)
+        for _, split, clients, seed in (key for key in needed if key[0] == data):
+            partition(dataset, split, clients, seed)
 
 
 def sweep(
@@ -60,6 +78,7 @@ def sweep(
     folder = Path(out) if out is not None else Path("results") / f"{name}-{scale}"
     check_workers(jobs, backend)
     runs = plan(chosen, scale, folder, overrides)
+    check_data(runs.values())
     errors = carry_out(runs, jobs=jobs, backend=backend, runner=runner)
     origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     rows = [_row(config, origin, errors.get(key)) for key, config in runs.items()]
@@ -78,7 +97,7 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
         key = run_hash(config)
         if key in runs:
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {describe(config)}")
-        runs[key] = set_fields(config, {"out": str(folder / key)})
+        runs[key] = set_fields(config, {"out": str((folder / key).absolute())})
     return runs
 
 
@@ -92,13 +111,16 @@ def work(config: RunConfig) -> float:
 
 
 def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:
-    """The command that repeats a sweep, without what holds for one machine only (folders, device, chunk)."""
-    words = ["semcom", "sweep", name, "--scale", scale]
-    for field, value in overrides.items():
-        if field not in (*NOT_IDENTITY, *results.PLACES):
-            flag = field.replace("hyper.", "method.", 1).replace("_", "-")
-            words += [f"--{flag}", *(str(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))]
-    return shlex.join(words)
+    """The shell command that repeats a sweep, without what holds for one machine only (folders, device, chunk).
+
+    Fields that `semcom sweep` has no flag for make it a call of `sweep` in Python.
+    """
+    fields = {key: value for key, value in overrides.items() if key not in (*NOT_IDENTITY, *results.PLACES)}
+    if set(fields) <= {"plugins"}:
+        plugins = (word for plugin in fields.get("plugins", ()) for word in ("--plugin", plugin))
+        return shlex.join(["semcom", "sweep", name, "--scale", scale, *plugins])
+    call = f"sweep({name!r}, scale={scale!r}, overrides={fields!r})"
+    return shlex.join(["python", "-c", f"from experiments.sweep import sweep; {call}"])
 
 
 def _row(config: RunConfig, origin: Mapping[str, str], error: str | None) -> dict[str, Any]:

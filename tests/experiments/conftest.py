@@ -14,7 +14,8 @@ from semcom.config import RunConfig, fill
 
 @pytest.fixture(autouse=True)
 def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving without torch: the common defaults."""
+    """Resolving without torch: the common defaults. No data is loaded."""
+    monkeypatch.setattr("experiments.sweep.check_data", lambda configs: None)
     monkeypatch.setattr(
         "experiments.sweep.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {}))
     )

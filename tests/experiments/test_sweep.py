@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from experiments.parallel import carry_out
 from experiments.registry import experiment
 from experiments.results import read_table
-from experiments.sweep import command, plan, sweep, work
+from experiments.sweep import check_data, command, plan, sweep, work
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 
 Run = Callable[[RunConfig], None]
@@ -200,6 +201,28 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
 
 
 def test_command_leaves_out_what_holds_for_one_machine() -> None:
-    overrides = {"data.root": "images", "chunk": 5, "hyper.lam": 0.1, "train.batch_size": 10, "seed": (0, 1)}
-    expected = "semcom sweep demo --scale smoke --method.lam 0.1 --train.batch-size 10 --seed 0 1"
-    assert command("demo", "smoke", overrides) == expected
+    place = {"data.root": "images", "device": "cpu", "chunk": 5}
+    assert command("demo", "smoke", place) == "semcom sweep demo --scale smoke"
+    plugins = {"plugins": ("own.py", "other")}
+    assert command("demo", "smoke", place | plugins) == "semcom sweep demo --scale smoke --plugin own.py --plugin other"
+    python, flag, code = shlex.split(command("demo", "smoke", place | {"hyper.lam": 0.1, "seed": (0, 1)}))
+    assert (python, flag) == ("python", "-c")
+    call = "sweep('demo', scale='smoke', overrides={'hyper.lam': 0.1, 'seed': (0, 1)})"
+    assert code == f"from experiments.sweep import sweep; {call}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"partition.ways": 11}, "^partition.ways: 11"),
+        ({"partition.shots": 100}, "^partition.shots: "),
+        ({"data.name": "nowhere.npz"}, "nowhere.npz"),
+    ],
+)
+def test_data_that_cannot_be_had_stops_before_any_run(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], message: str
+) -> None:
+    monkeypatch.setattr("experiments.sweep.check_data", check_data)  # the real one
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path / "r", runner=fake_run, overrides=overrides)
+    assert not (tmp_path / "r").exists()
