@@ -64,11 +64,7 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
         train, test = _shots(dataset, config, clients, rng)
     else:
         train, test = _divide(dataset, config, clients, rng)
-    for part, lists in (("training", train), ("test", test)):
-        empty = [k for k, indices in enumerate(lists) if len(indices) == 0]
-        if empty:
-            left = f"{config.kind!r} leaves client {empty[0]} of {clients} without {part} samples"
-            raise ConfigError(f"partition.kind: {left}; take fewer clients or larger parts")
+    _check_filled(config.kind, train, test)
     train = _cut_scarce(train, dataset.labels, config, rng)
     if config.validation and not any(len(indices) for indices in validation):
         train, validation = _take_off(train, dataset.labels, config.validation, rng)
@@ -192,6 +188,15 @@ def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.
         number = max(1, round(config.scarce_fraction * len(left[client])))
         left[client] = _choose(left[client], labels, number, rng)
     return tuple(left)
+
+
+def _check_filled(kind: str, train: Lists, test: Lists) -> None:
+    """Raises ConfigError about the first client without training or test samples."""
+    for part, lists in (("training", train), ("test", test)):
+        empty = [client for client, indices in enumerate(lists) if len(indices) == 0]
+        if empty:
+            left = f"{kind!r} leaves client {empty[0]} of {len(lists)} without {part} samples"
+            raise ConfigError(f"partition.kind: {left}; take fewer clients or larger parts")
 
 
 def _generator(seed: int, kind: str) -> np.random.Generator:

@@ -1,0 +1,300 @@
+"""Datasets: where they are looked for, what they hold, and what is said about those that are damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semcom.config import ConfigError, DataConfig
+from semcom.data.datasets import Dataset, cache_folder, digits, load, read_folder, read_npz, shrink
+from semcom.registry import DATASETS
+
+ROOT = os.environ.get("SEMCOM_DATA")
+
+
+def arrays(side: int = 6, channels: int | None = 3, **change: Any) -> dict[str, Any]:
+    """A small dataset in Keras's layout: 5 training and 3 test images of 3 classes."""
+    rng = np.random.default_rng(0)
+    shape = (side, side) if channels is None else (side, side, channels)
+    made = {
+        "x_train": rng.integers(0, 256, (5, *shape), dtype=np.uint8),
+        "y_train": np.array([0, 1, 2, 0, 1], dtype=np.uint8),
+        "x_test": rng.integers(0, 256, (3, *shape), dtype=np.uint8),
+        "y_test": np.array([2, 1, 0]),
+    }
+    return {key: value for key, value in (made | change).items() if value is not None}
+
+
+def written(folder: Path, **change: Any) -> str:
+    np.savez(folder / "set.npz", **arrays(**change))
+    return str(folder / "set.npz")
+
+
+def refused(**config: Any) -> str:
+    """The one line with which a request is refused."""
+    with pytest.raises(ConfigError) as caught:
+        load(DataConfig(**config))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_digits_are_real_and_split_once_for_all() -> None:
+    from sklearn.datasets import load_digits
+
+    dataset = load(DataConfig())
+    assert dataset.images.shape == (1797, 1, 32, 32) and dataset.classes == tuple("0123456789")
+    tested = np.bincount(dataset.labels[dataset.train_size :])
+    everything = np.bincount(dataset.labels)
+    assert len(dataset.labels) - dataset.train_size == 359 and (np.abs(tested - everything / 5) <= 0.5).all()
+    assert np.array_equal(dataset.images, digits().images) and np.array_equal(dataset.labels, digits().labels)
+    source: Any = load_digits()
+    assert np.bincount(source.target).tolist() == everything.tolist()
+    # The mean of a 4x4 block is near that of its pixel: sorting images by their mean pairs them with the source.
+    means = dataset.images.astype(float).mean(axis=(1, 2, 3))
+    assert np.allclose(np.sort(means), np.sort(source.images.mean(axis=(1, 2))) * 255 / 16, atol=3)
+    assert dataset.images.min() == 0 and dataset.images.max() == 255
+
+
+def test_digits_enlarge_bilinearly() -> None:
+    """Pixel (i, j) of 32 lies at (i + 0.5) / 4 - 0.5 of 8: four neighbours with weights of eighths."""
+    from sklearn.datasets import load_digits
+
+    source: Any = load_digits()
+    small = source.images[0]
+    weights = np.outer([0.625, 0.375], [0.625, 0.375])  # row 15 lies at 3.375: between rows 3 and 4
+    expected = round(float((small[3:5, 3:5] * weights).sum()) * 255 / 16)
+    assert any(int(image[0, 15, 15]) == expected for image in digits().images)
+
+
+@pytest.mark.parametrize("channels", [None, 1, 3])
+def test_an_npz_is_read_as_it_is(tmp_path: Path, channels: int | None) -> None:
+    made = arrays(channels=channels, classes=np.array(["cat", "dog", "owl"]))
+    np.savez_compressed(tmp_path / "set.npz", **made)
+    dataset = load(DataConfig(name=str(tmp_path / "set.npz")))
+    assert dataset.name == str(tmp_path / "set.npz") and dataset.classes == ("cat", "dog", "owl")
+    assert dataset.images.shape == (8, channels or 1, 6, 6) and dataset.train_size == 5
+    assert dataset.labels.tolist() == [0, 1, 2, 0, 1, 2, 1, 0] and dataset.labels.dtype == np.int64
+    pixel = made["x_test"][1, 4, 2]
+    assert dataset.images[6, :, 4, 2].tolist() == np.atleast_1d(pixel).tolist()
+
+
+def test_keras_labels_in_a_column_and_no_names(tmp_path: Path) -> None:
+    dataset = load(DataConfig(name=written(tmp_path, y_train=np.array([[0], [1], [2], [0], [1]]))))
+    assert dataset.labels[:5].tolist() == [0, 1, 2, 0, 1] and dataset.classes == ("0", "1", "2")
+
+
+def test_large_images_are_resized_with_antialiasing(tmp_path: Path) -> None:
+    """64 to 32: a triangle of weights 1, 3, 3, 1 (eighths) per side, so one bright pixel spreads without aliasing."""
+    images = np.zeros((1, 64, 64, 1), dtype=np.uint8)
+    images[0, 20, 21] = 240
+    small = shrink(images)[0, 0]
+    side = np.array([1, 3]) / 8  # pixel 20 is inner (3/8) of output 10 and outer (1/8) of output 9; 21 of 10 and 11
+    assert small.shape == (32, 32)
+    assert small[10, 10] == round(240 * side[1] * side[1]) and small[9, 11] == round(240 * side[0] * side[0])
+    assert abs(int(small.sum()) - 240 / 4) <= 2
+    assert load(DataConfig(name=written(tmp_path, side=48))).images.shape == (8, 3, 32, 32)
+    assert np.array_equal(shrink(np.full((2, 40, 30, 3), 77, dtype=np.uint8)), np.full((2, 3, 32, 30), 77))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y_test": None}, "it has no y_test"),
+        ({"y_train": np.zeros(4, int)}, "x_train has 5 images, y_train 4 labels"),
+        ({"x_train": np.zeros((5, 6, 6, 3))}, "x_train is float64"),
+        ({"x_train": np.zeros((5, 6), np.uint8)}, r"x_train has the shape \(5, 6\)"),
+        ({"x_train": np.zeros((5, 3, 6, 6), np.uint8)}, "C 1 to 4"),
+        ({"x_train": np.zeros((5, 7, 6, 3), np.uint8)}, r"images of \(7, 6, 3\), x_test of \(6, 6, 3\)"),
+        ({"x_test": np.zeros((0, 6, 6, 3), np.uint8)}, "is empty"),
+        ({"y_train": np.array([0, 1, 2, 0, -1])}, "y_train holds the label -1"),
+        ({"y_train": np.zeros(5)}, "y_train is float64"),
+        ({"y_train": np.zeros((5, 3), int)}, r"y_train is int64 \(5, 3\)"),
+        ({"y_train": np.array([0, 1, 2, 0, 10**9])}, "label 1000000000 with only 8 images"),
+        ({"classes": np.array(["cat", "dog"])}, "label 2, but there are 2 classes"),
+        ({"y_train": np.array([{}] * 5)}, "no readable .npz archive of plain arrays"),
+    ],
+)
+def test_an_npz_that_disagrees_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = written(tmp_path, **change)
+    with pytest.raises(ConfigError, match=f"^data.name: '{path}'.*{message}"):
+        read_npz(path)
+
+
+def _text(path: Path) -> None:
+    path.write_text("not an archive")
+
+
+def _nothing(path: Path) -> None:
+    path.touch()
+
+
+def _cut_short(path: Path) -> None:
+    np.savez(path, **arrays())
+    path.write_bytes(path.read_bytes()[:700])
+
+
+def _flipped(path: Path) -> None:
+    np.savez(path, **arrays())
+    raw = bytearray(path.read_bytes())
+    raw[300] ^= 255
+    path.write_bytes(raw)
+
+
+def _single(path: Path) -> None:
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
+
+
+@pytest.mark.parametrize("damage", [_text, _nothing, _cut_short, _flipped, _single])
+def test_what_is_no_archive_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    damage(tmp_path / "set.npz")
+    assert "is no readable .npz archive of plain arrays (" in refused(name=str(tmp_path / "set.npz"))
+
+
+def test_names_and_roots_that_are_not_there(tmp_path: Path) -> None:
+    line = refused(name="cifar")
+    assert line.startswith("data.name: dataset 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
+    missing = str(tmp_path / "no")
+    assert refused(name="digits", root=missing) == f"data.root: {missing!r} is no folder; name one that exists"
+    assert (
+        refused(name=missing + ".npz") == f"data.name: {missing + '.npz'!r} is not there; give the path of an .npz file"
+    )
+
+
+def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "mnist.npz", **arrays(28, None))
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    monkeypatch.chdir(tmp_path.parent)
+    for root in (str(tmp_path), tmp_path.name, f"~/{tmp_path.name}"):
+        dataset = load(DataConfig(name="mnist", root=root))
+        assert dataset.name == "mnist" and dataset.images.shape == (8, 1, 28, 28)
+    (tmp_path / "cifar10.npz").write_text("hello")
+    assert "cifar10.npz' is no readable .npz" in refused(name="cifar10", root=str(tmp_path))
+
+
+def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "semcom"
+    (tmp_path / "semcom").mkdir()
+    np.savez(tmp_path / "semcom" / "cifar10.npz", **arrays(32))
+    assert load(DataConfig(name="cifar10")).images.shape == (8, 3, 32, 32)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "semcom"
+
+
+class _Published:
+    """Stands for a dataset class of torchvision: prints, and has the data of one part."""
+
+    classes = ["0 - zero", "1 - one"]
+
+    def __init__(self, root: Path, train: bool, download: bool = False) -> None:
+        print("Downloading")
+        self.data = np.full((4 if train else 2, 28, 28), 9, dtype=np.uint8)
+        self.targets = [0, 1, 0, 1] if train else [1, 0]
+
+
+def test_torchvision_has_what_the_root_has_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torchvision.datasets.MNIST", _Published)
+    dataset = load(DataConfig(name="mnist", root=str(tmp_path)))
+    assert dataset.images.shape == (6, 1, 28, 28) and dataset.labels.tolist() == [0, 1, 0, 1, 1, 0]
+    assert dataset.classes == ("0", "1") and dataset.train_size == 4
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["CIFAR10", "MNIST"])
+def test_no_file_and_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def unreachable(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no\nnetwork")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    line = refused(name=name.lower(), root=str(tmp_path))
+    assert line.startswith(f"data.name: {name.lower()!r} is not in {tmp_path} and could not be downloaded (")
+    assert f"put {name.lower()}.npz" in line and "data.root" in line
+
+
+def _folder(root: Path) -> Path:
+    """An image folder of two classes with one plain-coloured image of another size in each."""
+    for part, level in (("train", 40), ("test", 200)):
+        for label, name in enumerate(("ant", "bee")):
+            (root / part / name).mkdir(parents=True)
+            Image.new("RGB", (50, 20), (level, label, 7)).save(root / part / name / "one.png")
+    return root
+
+
+def test_an_image_folder_is_read(tmp_path: Path) -> None:
+    dataset = load(DataConfig(name=str(_folder(tmp_path))))
+    assert dataset.classes == ("ant", "bee") and dataset.train_size == 2 and dataset.labels.tolist() == [0, 1, 0, 1]
+    expected = np.array([[40, 0, 7], [40, 1, 7], [200, 0, 7], [200, 1, 7]], dtype=np.uint8)
+    assert np.array_equal(dataset.images, np.broadcast_to(expected[:, :, None, None], (4, 3, 32, 32)))
+
+
+def test_a_damaged_image_folder_is_refused(tmp_path: Path) -> None:
+    root = _folder(tmp_path / "set")
+    (root / "test" / "bee" / "one.png").write_bytes(b"\x89PNG broken")
+    assert "one.png" in refused(name=str(root))
+    (root / "test" / "bee" / "one.png").unlink()
+    assert "bee" in refused(name=str(root))
+    (root / "test" / "bee").rmdir()
+    assert "different classes" in refused(name=str(root))
+    with pytest.raises(ConfigError, match="test/ is missing"):
+        (tmp_path / "half" / "train").mkdir(parents=True)
+        read_folder(tmp_path / "half")
+
+
+def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
+    labels = np.array([0, 1, 0], dtype=np.int64)
+
+    @DATASETS.register("three-squares")
+    def three_squares(root: str | None) -> Dataset:
+        return Dataset("three-squares", np.zeros((3, 1, 8, 8), np.uint8), labels, 2, ("a", "b"))
+
+    try:
+        assert load(DataConfig(name="three-squares")).train_size == 2
+    finally:
+        DATASETS._added.clear()
+    for change, message in (
+        ({"train_size": 3}, "3 of 3 images are training images"),
+        ({"labels": labels[:2]}, r"labels of shape \(2,\)"),
+        ({"images": np.zeros((3, 1, 40, 40), np.uint8)}, "1 to 32 pixels"),
+        ({"images": np.zeros((3, 8, 8), np.uint8)}, r"not \[N, C, H, W\]"),
+        ({"images": np.zeros((3, 1, 8, 8))}, "float64, not uint8"),
+    ):
+        good: Any = {
+            "images": np.zeros((3, 1, 8, 8), np.uint8),
+            "labels": labels,
+            "train_size": 2,
+            "classes": ("a", "b"),
+        }
+        with pytest.raises(ConfigError, match=message):
+            Dataset("mine", **(good | change))
+
+
+@pytest.mark.skipif(ROOT is None, reason="SEMCOM_DATA names no folder with cifar10.npz and mnist.npz")
+def test_real_cifar10() -> None:
+    dataset = load(DataConfig(name="cifar10", root=ROOT))
+    assert dataset.images.shape == (60_000, 3, 32, 32) and dataset.train_size == 50_000
+    assert np.bincount(dataset.labels[:50_000]).tolist() == [5000] * 10
+    assert np.bincount(dataset.labels[50_000:]).tolist() == [1000] * 10
+    assert dataset.classes[:3] == ("airplane", "automobile", "bird")
+    means = dataset.images[:50_000].mean(axis=(0, 2, 3)) / 255
+    assert np.allclose(means, [0.4914, 0.4822, 0.4465], atol=1e-4)  # known of its training images
+
+
+@pytest.mark.skipif(ROOT is None, reason="SEMCOM_DATA names no folder with cifar10.npz and mnist.npz")
+def test_real_mnist() -> None:
+    """Both parts together, as copies of MNIST are about that differ in which images are for testing."""
+    dataset = load(DataConfig(name="mnist", root=ROOT))
+    assert dataset.images.shape == (70_000, 1, 28, 28) and dataset.train_size == 60_000
+    assert dataset.classes == tuple("0123456789")
+    assert np.bincount(dataset.labels).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
+    # 0.13066 of the 60,000 original training images, 0.13251 of the 10,000 test images
+    assert dataset.images.mean() / 255 == pytest.approx((6 * 0.13066 + 0.13251) / 7, abs=2e-5)

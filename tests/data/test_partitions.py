@@ -1,0 +1,407 @@
+"""Partitions keep what they promise: no sample twice, the classes, the sizes, the seed."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from semcom.config import ConfigError, PartitionConfig
+from semcom.data import counts
+from semcom.data.datasets import Dataset
+from semcom.data.partitions import Split, default_shots, partition, write_split
+
+PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)
+DIVIDED = ("dirichlet", "dirichlet-client", "pathological", "iid")
+SEEDS = st.integers(0, 2**40)
+
+
+def toy(train: list[int], test: list[int]) -> Dataset:
+    """A dataset with so many one-pixel images of each class, in shuffled order."""
+    rng = np.random.default_rng(len(train))
+    parts = [rng.permutation(np.repeat(np.arange(len(n)), n)) for n in (train, test)]
+    labels = np.concatenate(parts).astype(np.int64)
+    images = np.zeros((len(labels), 1, 1, 1), dtype=np.uint8)
+    return Dataset("toy", images, labels, sum(train), tuple(map(str, range(len(train)))))
+
+
+EVEN = toy([60] * 5, [20] * 5)
+
+
+def classes_of(dataset: Dataset, indices: np.ndarray) -> set[int]:
+    return set(dataset.labels[indices].tolist())
+
+
+def check_disjoint(split: Split, dataset: Dataset) -> None:
+    """No sample is in two training or validation sets, nor in one of them and in any test set."""
+    used = np.concatenate([*split.train, *split.validation])
+    assert len(np.unique(used)) == len(used)
+    assert not np.intersect1d(used, np.concatenate(split.test)).size
+    for part in (*split.train, *split.test, *split.validation):
+        assert part.dtype == np.int64 and (np.diff(part) > 0).all()
+        assert ((part >= 0) & (part < len(dataset.labels))).all()
+
+
+def same(a: Split, b: Split) -> bool:
+    parts = zip(dataclasses.astuple(a), dataclasses.astuple(b), strict=True)
+    return all(np.array_equal(x, y) for p, q in parts for x, y in zip(p, q, strict=True))
+
+
+def refused(config: PartitionConfig, clients: int, dataset: Dataset = EVEN) -> str:
+    """The one line with which a request is refused."""
+    with pytest.raises(ConfigError) as caught:
+        partition(dataset, config, clients, 0)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def placed(stock: list[int], ways: list[int], size: int) -> bool:
+    """Whether each client can have `size` samples of `ways[k]` classes, by trying everything."""
+    if not ways:
+        return True
+    for chosen in itertools.combinations(range(len(stock)), ways[0]):
+        rest = [n - size * (c in chosen) for c, n in enumerate(stock)]
+        if min(rest) >= 0 and placed(rest, ways[1:], size):
+            return True
+    return False
+
+
+@st.composite
+def shot_requests(draw: Any, classes: int = 4, clients: int = 4, shots: int = 4) -> tuple[list[int], list[int], int]:
+    """Samples per class, ways per client, shots: small enough to try everything."""
+    there = draw(st.integers(1, classes))
+    stock = draw(st.lists(st.integers(0, 9), min_size=there, max_size=there))
+    ways = draw(st.lists(st.integers(1, there), min_size=1, max_size=clients))
+    return stock, ways, draw(st.integers(1, shots))
+
+
+@settings(PROPERTY, max_examples=200)
+@given(shot_requests(), SEEDS)
+def test_shots_are_found_whenever_they_exist(request: tuple[list[int], list[int], int], seed: int) -> None:
+    stock, ways, size = request
+    wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
+    if not placed(stock, ways, size):
+        with pytest.raises(ConfigError, match="partition.shots"):
+            counts.shots(*wanted, np.random.default_rng(seed))
+        return
+    table = counts.shots(*wanted, np.random.default_rng(seed))
+    assert ((table > 0).sum(axis=1) == ways).all() and set(np.unique(table)) <= {0, size}
+    assert (table.sum(axis=0) <= stock).all()
+
+
+def fewest_additions(stock: list[int], ways: list[int], size: int) -> int:
+    """The fewest samples to add so that the clients can be placed, by trying everything in order."""
+    for total in itertools.count():
+        for ends in itertools.combinations_with_replacement(range(total + 1), len(stock) - 1):
+            added = np.diff([0, *ends, total])
+            if placed([n + int(a) for n, a in zip(stock, added, strict=True)], ways, size):
+                return total
+    raise AssertionError
+
+
+@PROPERTY
+@given(shot_requests(classes=3, clients=3, shots=3))
+def test_the_missing_samples_are_the_fewest_that_help(request: tuple[list[int], list[int], int]) -> None:
+    stock, ways, size = request
+    assert counts.missing_samples(np.array(stock), np.array(ways), size) == fewest_additions(stock, ways, size)
+
+
+def test_a_tight_request_is_met_for_every_seed() -> None:
+    """Every sample is needed: a careless draw gets stuck here."""
+    stock, ones = np.array([5, 4, 3, 2, 1]), np.ones(5, dtype=np.int64)
+    for seed in range(40):
+        table = counts.shots(stock, 3 * ones, ones, np.random.default_rng(seed))
+        assert table.sum(axis=0).tolist() == [5, 4, 3, 2, 1] and (table.sum(axis=1) == 3).all()
+
+
+def test_classes_of_shots_are_uniform() -> None:
+    """Each of the 10 pairs of 5 classes is as likely as any other: chi-square with 9 degrees, 0.1% level is 27.9."""
+    drawn = [partition(EVEN, PartitionConfig(ways=2, shots=1), 4, seed).train for seed in range(250)]
+    pairs = [tuple(sorted(classes_of(EVEN, t))) for split in drawn for t in split]
+    seen = np.array([pairs.count(p) for p in itertools.combinations(range(5), 2)])
+    assert seen.sum() == 1000
+    assert ((seen - 100) ** 2 / 100).sum() < 27.9
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 6), st.integers(1, 5), st.integers(1, 12), st.integers(1, 25))
+def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int, most: int) -> None:
+    assume(clients * shots <= 60)
+    split = partition(EVEN, PartitionConfig(ways=ways, shots=shots, test_per_class=most), clients, seed)
+    check_disjoint(split, EVEN)
+    for train, test in zip(split.train, split.test, strict=True):
+        own = np.bincount(EVEN.labels[train], minlength=5)
+        assert sorted(own[own > 0]) == [shots] * ways and (train < EVEN.train_size).all()
+        tested = np.bincount(EVEN.labels[test], minlength=5)
+        assert (tested == np.where(own > 0, min(most, 20), 0)).all() and (test >= EVEN.train_size).all()
+
+
+@PROPERTY
+@given(SEEDS)
+def test_spreads_cover_their_range(seed: int) -> None:
+    config = PartitionConfig(ways=2, ways_spread=1, shots=4, shots_spread=2)
+    split = partition(EVEN, config, 12, seed)
+    check_disjoint(split, EVEN)
+    own = np.array([np.bincount(EVEN.labels[t], minlength=5) for t in split.train])
+    assert set((own > 0).sum(axis=1)) <= {1, 2, 3}
+    assert all(len(set(row[row > 0])) == 1 and 2 <= row.max() <= 6 for row in own)
+    many = [partition(EVEN, config, 12, s) for s in range(5)]
+    assert {int(np.bincount(EVEN.labels[t]).max()) for s in many for t in s.train} == {2, 3, 4, 5, 6}
+    assert {len(classes_of(EVEN, t)) for s in many for t in s.train} == {1, 2, 3}
+
+
+@PROPERTY
+@given(
+    SEEDS, st.sampled_from(DIVIDED), st.integers(2, 6), st.sampled_from(["merged", "own"]), st.sampled_from([0.5, 1.0])
+)
+def test_every_kind_uses_a_sample_once(seed: int, kind: Any, clients: int, test: Any, fraction: float) -> None:
+    config = PartitionConfig(kind=kind, beta=1.0, test=test, fraction=fraction, validation=0.2)
+    split = partition(EVEN, config, clients, seed)
+    check_disjoint(split, EVEN)
+    everywhere = np.concatenate([*split.train, *split.validation, *split.test])
+    assert len(np.unique(everywhere)) == len(everywhere)
+    total = round(fraction * 400)
+    left_out = total % clients if kind == "dirichlet-client" and test == "merged" else 0
+    if test == "own":
+        tests = np.concatenate(split.test)
+        assert (tests >= 300).all() and (np.concatenate(split.train) < 300).all()
+        left_out = round(fraction * 300) % clients if kind == "dirichlet-client" else 0
+        assert len(tests) == round(fraction * 100)
+    if kind != "pathological" or clients * config.classes >= 5:
+        assert len(everywhere) == total - left_out
+    assert (np.concatenate([[len(a) for a in part] for part in (split.train, split.test)]) > 0).all()
+
+
+@PROPERTY
+@given(SEEDS, st.sampled_from(["shots", *DIVIDED]))
+def test_the_seed_alone_decides(seed: int, kind: Any) -> None:
+    config = PartitionConfig(kind=kind, beta=1.0, shots=4, validation=0.25, scarce=(1,))
+    first = partition(EVEN, config, 4, seed)
+    np.random.seed(0)
+    assert same(first, partition(EVEN, config, 4, seed))
+    assert not same(first, partition(EVEN, config, 4, seed + 1))
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 10), st.floats(0.05, 50))
+def test_dirichlet_gives_everyone_the_minimum(seed: int, least: int, beta: float) -> None:
+    table = counts.dirichlet(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
+    assert table.sum(axis=0).tolist() == [60, 40, 50]
+    assert table.sum(axis=1).min() >= least and table.min() >= 0
+
+
+def test_balanced_dirichlet_stops_a_full_client() -> None:
+    """Who has his share of the total gets nothing of later classes, so nobody exceeds it by more than one class."""
+    rng = np.random.default_rng(0)
+    stock = np.full(10, 100)
+    for _ in range(50):
+        before = np.cumsum(counts.dirichlet(stock, 8, 0.3, 1, rng), axis=1)
+        full = before[:, :-1] >= 1000 / 8
+        assert (np.diff(before, axis=1)[full] == 0).all()
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_large_beta_divides_evenly(least: int) -> None:
+    """Dir(beta) over K has standard deviation sqrt((K-1) / (K^2 (K beta + 1))): beta = 1e4, K = 5 gives 0.0018."""
+    table = counts.dirichlet(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
+    assert np.abs(table - 2000).max() < 5 * 18 + 1
+
+
+def test_plain_dirichlet_has_its_moments() -> None:
+    """Shares of class 0: mean 1/K, variance (K-1) / (K^2 (K beta + 1)) = 0.16 / 3.5 for K = 5, beta = 0.5."""
+    rng = np.random.default_rng(1)
+    shares = np.array([counts.dirichlet(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert np.allclose(shares.mean(axis=0), 0.2, atol=5 * np.sqrt(0.16 / 3.5 / 600))
+    assert shares.var() == pytest.approx(0.16 / 3.5, rel=0.15)
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 9), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
+def test_dirichlet_clients_are_equal(seed: int, clients: int, beta: float) -> None:
+    stock = np.array([7, 30, 11, 0, 52])
+    table = counts.dirichlet_client(stock, clients, beta, np.random.default_rng(seed))
+    assert (table.sum(axis=1) == 100 // clients).all()
+    assert (table.sum(axis=0) <= stock).all() and table.min() >= 0
+
+
+def test_beta_sets_how_pure_a_client_is() -> None:
+    """Largest share of a class in a client: nearly 1 for a tiny beta, falling to 1/C for a large one."""
+    purest = []
+    for beta in (1e-3, 0.1, 1.0, 1e6):
+        table = counts.dirichlet_client(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
+        purest.append((table / 5000).max(axis=1).mean())
+    assert purest[0] > 0.85 and purest == sorted(purest, reverse=True)
+    assert purest[-1] < 0.2 + 5 * np.sqrt(0.16 / 5000)
+
+
+def test_dirichlet_client_treats_clients_alike() -> None:
+    """No client is served first: late ones would be left with what nobody wants (5 standard errors)."""
+    rng = np.random.default_rng(4)
+    tables = [counts.dirichlet_client(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
+    purity = np.array([(table / 100).max(axis=1) for table in tables])
+    assert np.abs(purity.mean(axis=0) - purity.mean()).max() < 5 * purity.std() / np.sqrt(150)
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 7), st.integers(1, 5))
+def test_pathological_clients_own_their_classes(seed: int, clients: int, classes: int) -> None:
+    stock = np.array([40, 37, 60, 41, 52])
+    table = counts.pathological(stock, clients, classes, np.random.default_rng(seed))
+    assert ((table > 0).sum(axis=1) == classes).all()
+    owners = (table > 0).sum(axis=0)
+    assert owners.max() - owners.min() <= 1
+    assert table.sum(axis=0).tolist() == np.where(owners > 0, stock, 0).tolist()
+    for c in range(5):
+        shares = table[:, c][table[:, c] > 0]
+        assert not len(shares) or shares.max() - shares.min() <= 1
+
+
+@PROPERTY
+@given(SEEDS, st.integers(1, 30))
+def test_iid_parts_are_equal_and_random(seed: int, clients: int) -> None:
+    stock = np.array([50, 20, 30])
+    table = counts.iid(stock, clients, np.random.default_rng(seed))
+    sizes = table.sum(axis=1)
+    assert sizes.max() - sizes.min() <= 1 and table.sum(axis=0).tolist() == stock.tolist()
+
+
+def test_own_test_images_follow_the_training_proportions() -> None:
+    table = np.array([[30, 0, 7], [10, 0, 0], [20, 0, 0]])
+    assert counts.in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
+
+
+@PROPERTY
+@given(SEEDS, st.floats(0.05, 0.9))
+def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -> None:
+    split = partition(EVEN, PartitionConfig(kind="iid", test_fraction=part), 4, seed)
+    for train, test in zip(split.train, split.test, strict=True):
+        assert len(train) + len(test) == 100 and len(test) == min(max(1, round(part * 100)), 99)
+        both, tested = (np.bincount(EVEN.labels[i], minlength=5) for i in (np.concatenate([train, test]), test))
+        assert (np.abs(tested - both * len(test) / 100) < 1).all()  # stratified
+
+
+@PROPERTY
+@given(SEEDS, st.floats(0.05, 1.0))
+def test_a_fraction_keeps_the_class_proportions(seed: int, fraction: float) -> None:
+    dataset = toy([80, 40, 20], [20, 10, 5])
+    split = partition(dataset, PartitionConfig(kind="iid", fraction=fraction), 1, seed)
+    used = dataset.labels[np.concatenate([split.train[0], split.test[0]])]
+    assert len(used) == round(fraction * 175)
+    assert (np.abs(np.bincount(used, minlength=3) - fraction * np.array([100, 50, 25])) < 1.5).all()
+
+
+@PROPERTY
+@given(SEEDS, st.floats(0.01, 1.0))
+def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
+    config = PartitionConfig(ways=3, shots=8)
+    full = partition(EVEN, config, 4, seed)
+    cut = partition(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
+    for client in range(4):
+        assert np.array_equal(cut.test[client], full.test[client])
+        assert np.isin(cut.train[client], full.train[client]).all()
+        expected = max(1, round(24 * fraction)) if client in (1, 3) else 24
+        assert len(cut.train[client]) == expected
+        own = np.isin(np.arange(5), EVEN.labels[full.train[client]])
+        assert np.ptp(np.bincount(EVEN.labels[cut.train[client]], minlength=5)[own]) <= 1  # stratified
+
+
+@PROPERTY
+@given(SEEDS, st.floats(0.01, 0.95))
+def test_validation_is_taken_off_training(seed: int, part: float) -> None:
+    config = PartitionConfig(ways=2, shots=10)
+    full = partition(EVEN, config, 3, seed)
+    split = partition(EVEN, dataclasses.replace(config, validation=part), 3, seed)
+    check_disjoint(split, EVEN)
+    for k in range(3):
+        assert np.array_equal(np.union1d(split.train[k], split.validation[k]), full.train[k])
+        assert len(split.validation[k]) == min(max(1, round(part * 20)), 19)
+    assert all(len(v) == 0 for v in full.validation)
+
+
+def test_a_single_sample_stays_in_training() -> None:
+    split = partition(EVEN, PartitionConfig(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
+    assert [len(t) for t in split.train] == [1, 1] and [len(v) for v in split.validation] == [0, 0]
+
+
+@pytest.mark.parametrize("validation", [0.0, 0.25])
+def test_a_split_survives_its_file(tmp_path: Path, validation: float) -> None:
+    split = partition(EVEN, PartitionConfig(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
+    write_split(tmp_path / "split.npz", split)
+    assert [f.name for f in tmp_path.iterdir()] == ["split.npz"]
+    again = partition(EVEN, PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
+    assert same(split, again)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_1": [400]}, "train_1 .* outside 0 to 399"),
+        ({"test_0": [-1]}, "test_0 .* outside 0 to 399"),
+        ({"train_0": [0.5]}, "train_0 .* no list of whole numbers"),
+        ({"train_0": [[1, 2]]}, "train_0 .* no list of whole numbers"),
+        ({"test_1": [3, 5]}, "gives client 1 an image twice"),
+        ({"train_0": [7, 7]}, "gives client 0 an image twice"),
+        ({"train_2": [9], "test_2": [10]}, "clients: 2, .* over 3 clients"),
+        ({"test_1": None}, "has no test_1"),
+        ({"train_0": []}, "client 0 of 2 without training samples"),
+        ({"test_1": []}, "client 1 of 2 without test samples"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    arrays: dict[str, Any] = {"train_0": [0, 1], "test_0": [300], "train_1": [2, 3], "test_1": [301]} | change
+    stored: dict[str, Any] = {k: np.array(v) for k, v in arrays.items() if v is not None}
+    np.savez(tmp_path / "split.npz", **stored)
+    with pytest.raises(ConfigError, match=message):
+        partition(EVEN, PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 2, 0)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "split.npz").write_text("hello")
+    assert "no readable .npz" in refused(PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 2)
+    assert "is not there" in refused(PartitionConfig(kind="file", path=str(tmp_path / "other.npz")), 2)
+    assert refused(PartitionConfig(kind="file"), 2).startswith("partition.path: None")
+
+
+@pytest.mark.parametrize(
+    ("config", "clients", "message"),
+    [
+        (PartitionConfig(ways=6, shots=1), 2, "partition.ways: 6 is more than the 5 classes"),
+        (PartitionConfig(ways=4, ways_spread=2, shots=1), 2, "partition.ways-spread: 2 around 4 leaves 1 to 5"),
+        (PartitionConfig(ways=2, shots=3, shots_spread=3), 2, "partition.shots-spread: 3 around 3 leaves at least 1"),
+        (
+            PartitionConfig(ways=3, shots=50),
+            2,
+            "partition.shots: 2 clients x 3 ways x 50 shots are 40 samples more than",
+        ),
+        (
+            PartitionConfig(ways=2, shots=61),
+            1,
+            "partition.shots: 1 clients x 2 ways x 61 shots are 2 samples more than",
+        ),
+        (PartitionConfig(ways=2, shots=40, shots_spread=5), 20, "partition.shots: "),
+        (PartitionConfig(ways=1, shots=1, fraction=0.5), 2, "partition.fraction: 0.5 does not apply to 'shots'"),
+        (PartitionConfig(kind="pathological", classes=6), 2, "partition.classes: 6 is more than the 5 classes"),
+        (
+            PartitionConfig(kind="pathological", classes=5),
+            81,
+            "partition.classes: class 0 has 80 samples for 81 clients",
+        ),
+        (PartitionConfig(kind="dirichlet", min_size=81), 5, "partition.min-size: no draw"),
+        (PartitionConfig(kind="iid"), 300, "'iid' leaves client 0 of 300 without test samples"),
+        (PartitionConfig(kind="iid"), 500, "of 500 without training samples"),
+    ],
+)
+def test_an_impossible_request_is_refused(config: PartitionConfig, clients: int, message: str) -> None:
+    assert message in refused(config, clients)
+
+
+def test_default_shots() -> None:
+    assert [default_shots(name) for name in ("digits", "cifar10", "my/set.npz")] == [15, 100, 100]
+    assert {len(t) for t in partition(toy([200] * 3, [1] * 3), PartitionConfig(ways=1), 3, 0).train} == {100}
