@@ -1,0 +1,1 @@
+"""Tests; helpers that several of them need are modules here."""

@@ -1,0 +1,158 @@
+"""Tiny worlds: few images, small networks, float64, clients that own different numbers of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from semcom.config import RunConfig
+from semcom.data.federation import Federation, Ragged
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.registry import ENCODERS, METHODS
+from semcom.resolve import resolve
+
+
+@ENCODERS.register("test-conv")
+def conv(channels: int, features: int, width: int = 3) -> nn.Module:
+    """Conv + BatchNorm + Conv on `[b, channels, 8, 8]`."""
+    return nn.Sequential(
+        nn.Conv2d(channels, width, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(width),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(width, features, 4, bias=False),
+        nn.Flatten(),
+    )
+
+
+@ENCODERS.register("test-conv-wide")
+def conv_wide(channels: int, features: int) -> nn.Module:
+    """Another architecture with the same features."""
+    return conv(channels, features, 5)
+
+
+@ENCODERS.register("test-linear")
+def linear(channels: int, features: int) -> nn.Module:
+    """One matrix for images of two numbers; no BatchNorm."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(2 * channels, features, bias=False))
+
+
+SECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "model": {"features": 4},
+    "channel": {},
+    "air": {},
+    "train": {"dtype": "float64", "batch_size": 2, "lr": 0.01, "rounds": 2, "eval_every": 1},
+}
+"""What tests set unless they say otherwise."""
+
+
+def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunConfig:
+    """A resolved configuration; a section is given as a dictionary of its fields: `train={"lr": 0.1}`."""
+    base = RunConfig(method=method, clients=clients, device="cpu")
+    sections = {
+        name: type(getattr(base, name))(**{**defaults, **overrides.pop(name, {})})
+        for name, defaults in SECTIONS.items()
+    }
+    sections["model"] = type(base.model)(**{**vars(sections["model"]), "encoder": encoder})
+    return resolve(RunConfig(**{**vars(base), **sections, **overrides}))
+
+
+def ragged(sizes: Sequence[int], start: int = 0) -> Ragged:
+    """Consecutive images, `sizes[k]` for client k."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Ragged(torch.arange(start, start + int(offsets[-1])), offsets)
+
+
+def federation(images: Tensor, labels: Tensor, train: Ragged, test: Ragged, classes: int) -> Federation:
+    """A federation of these images; no validation part."""
+    owned = np.zeros((len(train), classes), dtype=bool)
+    for k in range(len(train)):
+        owned[k, labels[train[k]].numpy()] = True
+    names = tuple(f"class {c}" for c in range(classes))
+    return Federation(images, labels, train, test, ragged([0] * len(train)), names, owned)
+
+
+def random_federation(
+    sizes: Sequence[int], tests: Sequence[int] | None = None, classes: int = 3, channels: int = 1, seed: int = 0
+) -> Federation:
+    """Random 8x8 images that differ from client to client."""
+    tests = tests or [n + 1 for n in reversed(sizes)]
+    total, generator = sum(sizes) + sum(tests), torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (total, channels, 8, 8), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(0, classes, (total,), generator=generator)
+    return federation(images, labels, ragged(sizes), ragged(tests, sum(sizes)), classes)
+
+
+def world(
+    method: str = "fedavg",
+    sizes: Sequence[int] = (7, 5, 3),
+    classes: int = 3,
+    encoder: str = "test-conv",
+    split: bool | None = None,
+    tests: Sequence[int] | None = None,
+    data: Federation | None = None,
+    **overrides: Any,
+) -> World:
+    """A world of `len(sizes)` clients with fixed random images, in round 1.
+
+    Args:
+        method: whose hyperparameters are resolved.
+        sizes: training samples per client.
+        classes: C.
+        encoder: name, or a comma list.
+        split: whether training runs through the link (None: as the method declares).
+        tests: test samples per client (None: the training sizes reversed, plus one).
+        data: a federation in place of the random one.
+        overrides: of the configuration, a section as a dictionary: `train={"lr": 0.1}, chunk=3, hyper={"lam": 1.0}`.
+    """
+    data = data or random_federation(sizes, tests, classes)
+    config = settings(method, encoder, len(data.train), **overrides)
+    split = METHODS.get(method).split if split is None else split
+    made = World(config, data, torch.device("cpu"), split=split)
+    made.begin(1)
+    return made
+
+
+def toy(
+    images: Sequence[Sequence[Sequence[int]]],
+    labels: Sequence[Sequence[int]],
+    method: str = "fedavg",
+    classes: int = 2,
+    split: bool | None = None,
+    **overrides: Any,
+) -> World:
+    """A world for numbers worked by hand: two-pixel images (byte 0 is -1, byte 255 is 1), a linear encoder 2 -> 2.
+
+    `images[k]` and `labels[k]` are client k's, for training and for testing. The link is ideal unless overridden: it
+    still scales features to mean square 1. Full batches of up to 50 samples.
+    """
+    flat = torch.tensor([pixels for mine in images for pixels in mine], dtype=torch.uint8).view(-1, 1, 1, 2)
+    own = ragged([len(mine) for mine in images])
+    data = federation(flat, torch.tensor([c for mine in labels for c in mine]), own, own, classes)
+    overrides["channel"] = {"kind": "ideal", **overrides.get("channel", {})}
+    overrides["model"] = {"features": 2, **overrides.get("model", {})}
+    overrides["train"] = {"batch_size": 50, **overrides.get("train", {})}
+    return world(method, encoder="test-linear", split=split, data=data, **overrides)
+
+
+def tensors(pop: Population) -> dict[str, Tensor]:
+    """All tensors of a population by "cohort/name"."""
+    return {f"{i}/{name}": t for i, c in enumerate(pop.cohorts) for name, t in c.tensors.items()}
+
+
+def gap(one: Population, other: Population) -> float:
+    """Largest absolute difference between the tensors of two populations of the same structure."""
+    a, b = tensors(one), tensors(other)
+    assert a.keys() == b.keys()
+    assert all(np.array_equal(x.ids, y.ids) for x, y in zip(one.cohorts, other.cohorts, strict=True))
+    return max(float((a[n] - b[n]).abs().max()) for n in a)
+
+
+def client(pop: Population, k: int) -> dict[str, Tensor]:
+    """The tensors of one client's model, without the client axis."""
+    cohort = pop.rows(np.array([k])).cohorts[0]
+    return {name: t[0] for name, t in cohort.tensors.items()}
