@@ -1,0 +1,27 @@
+"""What a figure is: numbers taken from a sweep's table, a way to draw them, and a caption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One figure of the registry."""
+
+    name: str
+    """Its name on the command line, and that of its files."""
+    experiment: str
+    """The experiment whose results it shows."""
+    numbers: Callable[[pd.DataFrame], pd.DataFrame]
+    """From the table of a sweep to the plotted numbers: what is drawn and what the CSV holds, nothing else."""
+    draw: Callable[[Axes, pd.DataFrame], None]
+    """Draws the numbers."""
+    caption: Callable[[pd.DataFrame], str]
+    """From the numbers to what they are: what is plotted, what error bars mean."""

@@ -1,0 +1,171 @@
+"""Rendered files hold exactly the stored numbers, and the same results give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.colors
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+
+from experiments.registry import EXPERIMENTS
+from experiments.results import read_table
+from figures import render, style
+from figures.accuracy_snr import SNR, draw, numbers
+from figures.registry import FIGURES
+from semcom.config import ConfigError
+
+Stored = Callable[..., Path]
+
+
+def test_csv_equals_the_stored_numbers(stored: Stored, tmp_path: Path) -> None:
+    paths = render("letter-fig2b", results=stored(), out=tmp_path / "out")
+    assert [p.name for p in paths] == [f"letter-fig2b.{kind}" for kind in ("pdf", "png", "csv", "md")]
+    with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    frame = read_table(stored())
+    assert [line["method"] for line in lines] == [arm for arm in ("fedcl", "fedproto", "fedavg") for _ in range(3)]
+    for column, source in ((SNR, SNR), ("accuracy", "accuracy"), ("std_over_clients", "accuracy_std")):
+        assert [float(line[column]) for line in lines] == frame[source].tolist()  # to the last bit
+    assert {(line["std_over_seeds"], line["seeds"]) for line in lines} == {("", "1")}
+
+
+def test_png_is_one_column_wide_and_not_empty(stored: Stored, tmp_path: Path) -> None:
+    render("letter-fig2b", results=stored(), out=tmp_path)
+    image = imread(tmp_path / "letter-fig2b.png")
+    assert image.shape[1] == 1050  # 3.5 in at 300 dpi
+    assert image[..., :3].std() > 0.05
+
+
+def test_rendering_twice_gives_the_same_bytes(stored: Stored, tmp_path: Path) -> None:
+    first = [p.read_bytes() for p in render("letter-fig2b", results=stored(), out=tmp_path / "a")]
+    code = "import sys; from figures import render; render('letter-fig2b', results=sys.argv[1], out=sys.argv[2])"
+    words = [sys.executable, "-c", code, str(tmp_path / "sweep"), str(tmp_path / "b")]
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": str(root)}  # another process, another hash order
+    subprocess.run(words, check=True, env=environment, cwd=tmp_path)
+    names = [f"letter-fig2b.{kind}" for kind in ("pdf", "png", "csv", "md")]
+    assert first == [(tmp_path / "b" / name).read_bytes() for name in names]
+    assert b"CreationDate" not in first[0]
+
+
+def test_user_settings_do_not_change_a_figure_and_are_kept(stored: Stored, tmp_path: Path) -> None:
+    first = render("letter-fig2b", results=stored(), out=tmp_path / "a")[1].read_bytes()
+    with mpl.rc_context({"font.size": 20, "lines.linewidth": 9}):
+        assert render("letter-fig2b", results=stored(), out=tmp_path / "b")[1].read_bytes() == first
+        assert mpl.rcParams["font.size"] == 20
+
+
+def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
+    cells = numbers(read_table(stored(seeds=(0, 1))))
+    with style.ieee():
+        axes = Figure().add_subplot()
+        draw(axes, cells)
+        labels = [text.get_text() for text in axes.get_legend().get_texts()]
+        percent = axes.yaxis.get_major_formatter()(0.5, 0)
+    assert labels == ["FedCL", "FedProto", "FedAvg"]
+    assert percent == "50"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
+    for container, arm in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
+        line = cells[cells["method"] == arm]
+        np.testing.assert_array_equal(container[0].get_xydata(), line[["channel.snr_db", "accuracy"]])
+        ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
+        # seeds 0 and 1 differ by 1/50: their deviation with n - 1 is 0.02 / sqrt(2), up and down
+        np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 0.02 / np.sqrt(2))
+
+
+def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) -> None:
+    cells = numbers(read_table(stored()))
+    with style.ieee():
+        axes = Figure().add_subplot()
+        draw(axes, cells)
+    assert not any(container.has_yerr for container in axes.containers)
+    render("letter-fig2b", results=stored(), out=tmp_path)
+    assert "One seed, so there are no error bars" in (tmp_path / "letter-fig2b.md").read_text("utf-8")
+
+
+def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) -> None:
+    page = render("letter-fig2b", results=stored(seeds=(0, 1)), out=tmp_path)[3].read_text("utf-8")
+    for text in (
+        "# letter-fig2b: Accuracy against SNR with 20 clients, trained and tested at each SNR",
+        "Error bars: standard deviation over 2 seeds.",
+        "| method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
+        "| fedavg | 31.0 ± 1.4 | 38.0 ± 1.4 | 39.3 ± 1.4 |",  # (30 + 32) / 2, (37 + 39) / 2, ...
+        "* Paper item: FedCL letter, Fig. 2(b)",
+        "* Scale: small",
+        "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, channel awgn, rounds 60,",
+        "* Seeds: 0 / 1",
+        "* Versions: semcom 0.1.0, torch 2.9.1",
+        "* Commit: abc1234",
+        "semcom sweep letter-fig2b --scale small && semcom figure letter-fig2b",
+    ):
+        assert text in page
+
+
+def test_failed_arm_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
+    page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
+    assert "3 of 9 runs failed and are missing." in page and "| fedavg | failed | failed | failed |" in page
+    assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["method"]) == {"fedcl", "fedproto"}
+
+
+def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for scale in ("smoke", "small"):
+        stored(scale=scale).rename(tmp_path / f"moved-{scale}")
+        (tmp_path / "results").mkdir(exist_ok=True)
+        (tmp_path / f"moved-{scale}").rename(tmp_path / "results" / f"letter-fig2b-{scale}")
+    assert render("letter-fig2b")[0] == Path("figures/rendered/small/letter-fig2b.pdf")
+    assert Path("figures/rendered/small/letter-fig2b.png").is_file()
+
+
+def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"^results: there are none in results/demo-\*; run first: semcom sweep demo --scale smoke$"
+    ):
+        render("demo")
+    with pytest.raises(
+        ConfigError,
+        match=r"^results: nowhere has no results.parquet; run first: semcom sweep demo --scale smoke --out nowhere$",
+    ):
+        render("demo", results="nowhere")
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is of letter-fig2b; demo shows demo$"):
+        render("demo", results=stored(), out=tmp_path)
+    frame = read_table(stored())
+    frame.assign(status="failed").to_parquet(tmp_path / "sweep" / "results.parquet")
+    with pytest.raises(ConfigError, match="^results: no run of letter-fig2b finished; repeat it with: semcom sweep"):
+        render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
+
+
+def test_unknown_figure_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match="^figure 'fig9' is unknown: known are demo, letter-fig2b$"):
+        render("fig9")
+
+
+def test_every_experiment_names_a_figure_of_its_own() -> None:
+    for name in EXPERIMENTS.names():
+        figure = EXPERIMENTS.get(name).figure
+        assert figure is None or FIGURES.get(figure).experiment == name
+
+
+def test_lines_differ_in_greyscale_marker_and_style() -> None:
+    with style.ieee():
+        styles = style.line_styles(8)
+    red, green, blue = np.array([matplotlib.colors.to_rgb(s["color"]) for s in styles[:4]]).T ** 2.2
+    lightness = 116 * np.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
+    assert np.diff(lightness).min() > 10  # rising, of 100
+    assert len({s["marker"] for s in styles}) == 8
+    assert len({(s["color"], s["linestyle"]) for s in styles}) == 8
