@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from semcom.engine.population import Population
     from semcom.methods.base import Method
     from semcom.registry import DATASETS, ENCODERS, HEADS, METHODS
-    from semcom.run import Result, resolve, run
+    from semcom.resolve import resolve
+    from semcom.run import Result, run
 
 try:
     __version__ = metadata.version("semcom")
@@ -47,7 +48,7 @@ _LAZY = {
     "Method": "semcom.methods.base",
     "Population": "semcom.engine.population",
     "Result": "semcom.run",
-    "resolve": "semcom.run",
+    "resolve": "semcom.resolve",
     "run": "semcom.run",
 }
 """Exported name -> the module that is imported when it is first asked for."""
@@ -83,10 +84,10 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps `semcom.run` the function: importing the module of that name would otherwise put itself in its place."""
+    """Keeps `semcom.run` and `semcom.resolve` the functions: a module that is imported replaces what has its name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "run" or not isinstance(value, ModuleType):
+        if name not in _LAZY or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
 

@@ -67,9 +67,9 @@ class FigureFlags:
     """Draws a figure from the results of a sweep."""
 
     results: str | None = None
-    """Folder of the sweep, or its table (None: what is committed with the figures)."""
+    """Folder of a sweep (None: the one in results/ with the largest scale)."""
     out: str | None = None
-    """Folder of the drawn files (None: beside those that are committed)."""
+    """Folder of the drawn files (None: figures/rendered/SCALE)."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _train_flags(hyper: type | None) -> type[RunConfig]:
         ("config", Annotated[str | None, tyro.conf.arg(help="A stored config.json; flags override it.")], None),
         ("log_level", Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
     ]
-    text = "Trains one method. METHOD comes first; its own flags are --method.NAME,\nin `semcom train METHOD --help`."
+    text = "Trains one method. METHOD comes first; its own flags are --method.NAME."
     return dataclasses.make_dataclass("Flags", extra, bases=(RunConfig,), namespace={"__doc__": text}, frozen=True)
 
 
@@ -209,8 +209,12 @@ _PLAIN = {
 
 def _one_line(box: str) -> str:
     """What a boxed error of tyro says, without its frame and its pointers to the help."""
-    lines = [line.strip("│╭╮╰╯─ ") for line in box.splitlines()]
-    inner = lines[1 : lines.index("", 1)] if "" in lines[1:] else lines[1:]
+    inner: list[str] = []
+    for line in box.splitlines()[1:]:  # without the title
+        if line.strip("│╰╯─- "):
+            inner.append(line.strip("│ "))
+        elif inner:  # a rule or an empty line ends the message
+            break
     text = " ".join(" ".join(inner).split())
     for pattern, plain in _PLAIN.items():
         text = re.sub(pattern, plain, text)

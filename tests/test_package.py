@@ -1,0 +1,151 @@
+"""The package as it is installed: quick to import, complete in a wheel, pinned to what was tested."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import semcom
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+ROOMS = ("semcom", "channels", "experiments", "figures")
+HEAVY = ("torch", "sionna", "pandas", "sklearn", "matplotlib")
+
+
+def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> str:
+    """What a Python process prints."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Exports and start-up ------------------------------------------------------------------------------------------------
+
+
+def test_every_export_is_there() -> None:
+    for name in semcom.__all__:
+        assert getattr(semcom, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        _ = semcom.rnu
+
+
+def test_run_and_resolve_stay_functions_when_modules_of_their_names_are_imported() -> None:
+    code = "import semcom, semcom.run, semcom.resolve; print(callable(semcom.run), callable(semcom.resolve))"
+    assert python("-c", code).split() == ["True", "True"]
+
+
+@pytest.mark.parametrize(
+    "action", ["from semcom import RunConfig, METHODS", "import semcom.cli as c; c.main(['--help'])"]
+)
+def test_heavy_packages_load_only_when_they_are_needed(action: str) -> None:
+    code = f"{action}\nimport sys\nprint([name for name in {HEAVY} if name in sys.modules])"
+    assert python("-c", code).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("arguments", [("-c", "import semcom"), ("-m", "semcom", "--help")], ids=["import", "help"])
+def test_answers_in_two_seconds(arguments: tuple[str, ...]) -> None:
+    def seconds() -> float:
+        begun = time.perf_counter()
+        python(*arguments)
+        return time.perf_counter() - begun
+
+    assert min(seconds() for _ in range(3)) < 2
+
+
+# The wheel -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the wheel's contents and nothing else, without its dependencies."""
+    scratch = tmp_path_factory.mktemp("wheel")
+    source = scratch / "source"
+    source.mkdir()
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+    for room in ROOMS:  # a copy, since a build leaves its files beside the sources
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(scratch), cwd=source)
+    (wheel,) = scratch.glob("semcom-*.whl")
+    target = scratch / "installed"
+    pip = ("-m", "pip", "install", "--no-deps", "--no-index", "--disable-pip-version-check", "--quiet")
+    python(*pip, "--target", str(target), str(wheel), cwd=scratch)
+    return target
+
+
+def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
+    code = "import semcom, channels, experiments, figures as f; print(semcom.__file__, channels.__file__, f.__file__)"
+    for place in python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)).split():
+        assert Path(place).is_relative_to(installed)
+    listed = python("-m", "semcom", "list", "methods", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert [line.split()[0] for line in listed.splitlines()] == semcom.METHODS.names()
+
+
+def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> None:
+    plain = "import matplotlib; print(sorted(matplotlib.rcParams.items()))"
+    styled = f"from figures import style\nwith style.ieee():\n    {plain}"
+    away = python("-c", styled, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert away == python("-c", styled) != python("-c", plain)
+
+
+def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
+    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv")
+    expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
+    expected = {path for path in expected if "rendered" not in path.parts}
+    found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
+    assert expected <= found
+    assert {Path(room) / "py.typed" for room in ROOMS} <= found
+    others = {path for path in found if path.parts[0] not in ROOMS}
+    assert {path.parts[0] for path in others} <= {f"semcom-{semcom.__version__}.dist-info", "bin"}
+
+
+# What was tested -----------------------------------------------------------------------------------------------------
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def test_constraints_are_versions_only_and_cover_the_dependencies() -> None:
+    assert all(re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\d.]+", version) for name, version in pins().items())
+    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
+    assert {re.split(r"[<>=]", requirement)[0] for requirement in wanted} <= set(pins())
+
+
+def test_this_environment_is_the_one_that_was_pinned() -> None:
+    if not Path(sys.prefix).is_relative_to(ROOT):
+        pytest.skip("not in the environment that `make install` builds")
+    for name in ("torch", "torchvision", "numpy", "sionna-no-rt", "tyro"):
+        assert metadata.version(name).split("+")[0] == pins()[name]
+
+
+def test_versions_agree() -> None:
+    version = PROJECT["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert semcom.__version__ == version
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = subprocess.run(["make", "demo", f"PYTHON={old}"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and "semcom needs Python 3.11 or newer" in done.stderr
+    assert not (tmp_path / ".venv").exists()
