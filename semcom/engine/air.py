@@ -56,6 +56,9 @@ class Air:
         link: the run's channel, for uncoded exchange.
         draw: `(kind, name, client, numbers) -> rows`, a keyed realisation for one client's tensor.
         snr_db: `(direction, ids) -> [n]`.
+        totals: what each direction carried so far.
+        client_rounds: participating clients, summed over rounds.
+        participants: clients of this round.
     """
 
     config: AirConfig
@@ -64,6 +67,7 @@ class Air:
     snr_db: Callable[[Direction, np.ndarray], Tensor]
     totals: dict[Direction, Traffic] = field(default_factory=lambda: {"up": Traffic(), "down": Traffic()})
     client_rounds: int = 0
+    participants: int = 0
 
     def up(self, pop: Population, part: Prefix) -> Population:
         """Parameters and buffers of a part, client -> base station; returns the models as the base station has them."""
@@ -89,6 +93,7 @@ class Air:
     def begin(self, clients: int) -> None:
         """A round with some number of clients begins."""
         self.client_rounds += clients
+        self.participants = clients
 
     def per_client_round(self) -> dict[str, dict[str, float]]:
         """Traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
@@ -141,5 +146,6 @@ class Air:
         total.floats += float(floats.sum())
         total.bits += float(bits.sum())
         total.uses += float(uses.sum())
-        total.airtime_s += float(uses.sum()) * len(floats) / self.config.bandwidth_hz
+        # The round's clients share the band, not those of this call: features are counted chunk by chunk.
+        total.airtime_s += float(uses.sum()) * self.participants / self.config.bandwidth_hz
         total.energy_j += float(uses.sum()) * self.config.symbol_energy
