@@ -61,11 +61,11 @@ class Optimizer:
 
     @property
     def base_lr(self) -> float:
-        """The rate torch's optimiser runs at; rows of other clients are scaled to theirs."""
-        return self.lr[0] if isinstance(self.lr, tuple) else self.lr
+        """The rate torch's optimiser runs at, the largest: scaling a rounded update up to it would enlarge its error."""
+        return max(self.lr) if isinstance(self.lr, tuple) else self.lr
 
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
-        """A client's rate over `base_lr`, `[n]`; None where all are equal."""
+        """A client's rate over `base_lr`, `[n]`, at most 1; None where all are equal."""
         if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:
             return None
         return np.array(self.lr)[ids] / self.base_lr
