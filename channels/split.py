@@ -83,5 +83,5 @@ def _rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
     norm = torch.linalg.vector_norm(to_features(pairs), dim=(-2, -1), keepdim=True)  # 60 times the speed of complex
     if mask is None:
         return norm / math.sqrt(pairs.shape[-2] * pairs.shape[-1])
-    rows = mask.sum(-1)[:, None, None].clamp_min(1)
+    rows = mask.sum(-1, dtype=norm.dtype)[:, None, None].clamp_min(1)
     return norm / (rows * pairs.shape[-1]).sqrt()

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from channels import Link
+
+Stack = Callable[..., dict[str, Tensor]]
+
+
+@pytest.fixture
+def stack() -> Stack:
+    """Draws one realisation per seed and stacks them to rows [k, sum(sizes), ...]."""
+
+    def draw(
+        link: Link, sizes: Sequence[int], d: int, seeds: Sequence[int] = (0,), dtype: torch.dtype = torch.float64
+    ) -> dict[str, Tensor]:
+        each = [link.draw(sizes, d, torch.Generator().manual_seed(seed), dtype) for seed in seeds]
+        return {name: torch.stack([rows[name] for rows in each]) for name in each[0]}
+
+    return draw
+
+
+@pytest.fixture
+def within() -> Callable[[Tensor, float], None]:
+    """Asserts that the mean of independent samples is the expected one, within five standard errors of their own."""
+
+    def check(samples: Tensor, expected: float) -> None:
+        error = samples.std() / samples.numel() ** 0.5
+        deviation = (samples.mean() - expected) / error
+        assert abs(deviation) < 5, f"{samples.mean():.6g} is {deviation:.1f} standard errors from {expected:.6g}"
+
+    return check

@@ -1,0 +1,104 @@
+"""Mean square errors and bit error rates against their closed forms, through `Link.transmit`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.special import exp1
+from scipy.stats import norm
+from torch import Tensor
+
+from channels import make_link
+
+N = 100_000
+NO = 0.1
+SNR_DB = torch.tensor([10.0], dtype=torch.float64)
+
+
+def qpsk(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Bits [N, 2] and symbols [1, N] of unit power: bit 0 is positive."""
+    bits = torch.randint(2, (N, 2), generator=generator)
+    return bits, torch.view_as_complex((1.0 - 2.0 * bits.double()) / math.sqrt(2))[None]
+
+
+def qam16(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Bits [N, 4] and Gray-mapped symbols [1, N]: per dimension a sign bit and an inner/outer bit."""
+    bits = torch.randint(2, (N, 2, 2), generator=generator)
+    levels = (1.0 - 2.0 * bits[..., 0]) * (1.0 + 2.0 * bits[..., 1]) / math.sqrt(10)
+    return bits.flatten(1), torch.view_as_complex(levels.double())[None]
+
+
+def decide_qpsk(symbols: Tensor) -> Tensor:
+    return (torch.view_as_real(symbols[0]) < 0).long()
+
+
+def decide_qam16(symbols: Tensor) -> Tensor:
+    """The signs of the max-log ratios: which side of 0, and which side of +-2/sqrt(10)."""
+    parts = torch.view_as_real(symbols[0])
+    return torch.stack([parts < 0, parts.abs() > 2 / math.sqrt(10)], -1).flatten(1).long()
+
+
+def theory(kind: str, bits: int, snr_db: float) -> float:
+    """Uncoded bit error rate, Proakis; Rayleigh averages each Q over an exponential Eb/N0."""
+    g = 10 ** (snr_db / 10) / bits
+
+    def q(c: float) -> float:
+        """Q(sqrt(2 c g)), or its mean over Rayleigh fading."""
+        if kind == "awgn":
+            return float(norm.sf(math.sqrt(2 * c * g)))
+        return (1 - math.sqrt(c * g / (1 + c * g))) / 2
+
+    return q(1) if bits == 2 else (3 * q(2 / 5) + 2 * q(18 / 5) - q(10)) / 4
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+@pytest.mark.parametrize("bits", [2, 4])
+@pytest.mark.parametrize("snr_db", [4.0, 10.0])
+def test_uncoded_bit_error_rate(kind, bits, snr_db, stack, within):
+    """Bits of a symbol share its h, so the independent unit is the symbol."""
+    sent, symbols = (qpsk if bits == 2 else qam16)(torch.Generator().manual_seed(1))
+    link = make_link(kind, equaliser="zf", coherence="symbol")
+    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (2,)).items()}
+    received = link.transmit(symbols, up, torch.tensor([snr_db], dtype=torch.float64))
+    wrong = (decide_qpsk if bits == 2 else decide_qam16)(received) != sent
+    within(wrong.double().mean(-1), theory(kind, bits, snr_db))
+
+
+@pytest.mark.parametrize("kind", ["mmse", "zf", "none"])
+def test_mean_square_error_after_equalising(kind, stack, within):
+    """At no = 0.1: ZF no/|h|^2, truncated at |h|^2 > a: no e^a E1(a); MMSE no/(|h|^2 + no), mean no e^no E1(no)."""
+    link = make_link("rayleigh", equaliser=kind, coherence="symbol")
+    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (3,)).items()}
+    _, symbols = qpsk(torch.Generator().manual_seed(4))
+    error = (link.transmit(symbols, up, SNR_DB) - symbols).abs().square()[0]
+    power = up["fading"][0].abs().square()
+    if kind == "none":  # |h - 1|^2 + no
+        within(error, 2 + NO)
+    elif kind == "mmse":
+        assert NO * math.exp(NO) * exp1(NO) == pytest.approx(0.2015, abs=5e-5)
+        within(error, NO * math.exp(NO) * exp1(NO))
+    else:
+        assert NO * math.exp(0.01) * exp1(0.01) == pytest.approx(0.408, abs=5e-4)
+        within(error[power > 0.01], NO * math.exp(0.01) * exp1(0.01))
+    if kind == "zf":  # given h: the error in units of no/|h|^2 is exponential with mean 1
+        within(error * power / NO, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["mmse", "zf"])
+def test_a_gain_of_zero_gives_zero_not_nan(kind):
+    """Rows that only pad are zero; without noise MMSE would divide zero by zero."""
+    link = make_link("rayleigh", equaliser=kind)
+    rows = {"noise": torch.zeros(1, 2, 4).to(torch.complex64), "fading": torch.zeros(1, 2, 1).to(torch.complex64)}
+    for snr_db in (10.0, math.inf):
+        received = link(torch.ones(1, 2, 8), rows, torch.tensor([snr_db]))
+        assert torch.equal(received, torch.zeros(1, 2, 8))
+
+
+def test_without_noise_zero_forcing_and_mmse_invert_the_channel(stack):
+    symbols = torch.randn(2, 3, 4, dtype=torch.complex128, generator=torch.Generator().manual_seed(5))
+    for equaliser in ("zf", "mmse"):
+        link = make_link("rayleigh", equaliser=equaliser)
+        received = link.transmit(symbols, stack(link, [3], 8, (6, 7)), torch.full((2,), math.inf))
+        torch.testing.assert_close(received, symbols, rtol=1e-12, atol=1e-12)

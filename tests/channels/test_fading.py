@@ -1,0 +1,87 @@
+"""Noise and fading coefficients against their closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from channels import make_link
+from channels.link import COHERENCES
+
+FIVE_SIGMA = 2 * stats.norm.sf(5)  # two-sided probability, the smallest p-value that a test here accepts
+N = 100_000
+
+
+def test_noise_has_variance_no_and_the_kurtosis_of_a_complex_gaussian(stack, within):
+    link = make_link("awgn")
+    sent = torch.ones(1, N, dtype=torch.complex128)
+    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N).items()}
+    no = 10**-0.7
+    noise = link.transmit(sent, up, torch.tensor([7.0], dtype=torch.float64)) - sent
+    within(noise.abs().square(), no)
+    within(noise.real.square(), no / 2)
+    within(noise.imag.square(), no / 2)
+    within(noise.real * noise.imag, 0.0)
+    # u = |n|^2 / no is exponential; by the delta method mean(u^2) / mean(u)^2 has variance
+    # (var u^2 - 8 cov(u^2, u) + 16 var u) / N = (20 - 32 + 16) / N = 4 / N.
+    power = noise.abs().square()
+    kurtosis = power.square().mean() / power.mean().square()
+    assert abs(kurtosis - 2) < 5 * 2 / math.sqrt(N)
+
+
+def test_rayleigh_power_and_phase():
+    link = make_link("rayleigh", coherence="sample")
+    h = link.draw([N], 2, torch.Generator().manual_seed(1), torch.float64)["fading"][:, 0]
+    power = h.abs().square()
+    assert abs(power.mean() - 1) < 5 / math.sqrt(N)  # var|h|^2 = 1
+    assert abs(power.var() - 1) < 5 * math.sqrt(8 / N)  # variance of a sample variance: (mu4 - 1) / N, mu4 = 9
+    for a in (0.1, 1.0, 3.0):
+        p = 1 - math.exp(-a)
+        assert abs((power < a).double().mean() - p) < 5 * math.sqrt(p * (1 - p) / N)
+    assert stats.kstest(power.numpy(), "expon").pvalue > FIVE_SIGMA
+    assert stats.kstest(h.angle().numpy(), stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FIVE_SIGMA
+
+
+@pytest.mark.parametrize("coherence", COHERENCES)
+def test_fading_is_equal_inside_a_block_and_independent_across_blocks(coherence):
+    """Blocks by hand; neighbouring blocks are uncorrelated: mean(h1 conj(h2)) has variance 1 / pairs in each case."""
+    sizes, s, rounds = [3, 2], 4, 2000
+    link = make_link("rayleigh", coherence=coherence)
+    generator = torch.Generator().manual_seed(2)
+    h = torch.stack([link.draw(sizes, 2 * s, generator, torch.float64)["fading"] for _ in range(rounds)])
+    h = h.expand(rounds, 5, s)
+    block = {
+        "symbol": torch.arange(20).view(5, 4),
+        "sample": torch.arange(5)[:, None].expand(5, 4),
+        "batch": torch.tensor([0, 0, 0, 1, 1])[:, None].expand(5, 4),
+        "round": torch.zeros(5, 4, dtype=torch.int64),
+    }[coherence]
+    one = h[0].flatten()
+    assert torch.equal(one[:, None] == one[None], block.flatten()[:, None] == block.flatten()[None])
+    first = torch.stack([h[:, block == i][:, 0] for i in range(int(block.max()) + 1)], 1)  # [rounds, blocks]
+    series = first.flatten()  # the blocks in the order of time, over the rounds' borders too
+    correlation = (series[:-1] * series[1:].conj()).mean()
+    assert abs(correlation) < 5 / math.sqrt(len(series) - 1)
+
+
+def test_received_snr_of_a_block_is_exponential(stack):
+    """Blocks of 8 symbols at 10 dB: |h|^2 / no has mean 10, and 1 - exp(-0.1) of the blocks fall below 0 dB."""
+    blocks = 20_000
+    link = make_link("rayleigh", equaliser="none", coherence="sample")
+    up = stack(link, [blocks], 16, (3,))
+    silent = {"noise": up["noise"] * 0, "fading": up["fading"]}
+    ones = torch.ones(1, blocks, 8, dtype=torch.complex128)
+    snr_db = torch.tensor([10.0], dtype=torch.float64)
+    faded = link.transmit(ones, silent, snr_db)
+    noise = link.transmit(ones, up, snr_db) - faded
+    received = faded.abs().square().mean(-1).flatten() / noise.abs().square().mean()
+    no_error = 1 / math.sqrt(8 * blocks)  # relative standard error of the measured noise
+    assert abs(received.mean() - 10) < 5 * 10 * math.hypot(1 / math.sqrt(blocks), no_error)
+    outage = 1 - math.exp(-0.1)
+    assert abs((received < 1).double().mean() - outage) < 5 * (
+        math.sqrt(outage * (1 - outage) / blocks) + 0.1 * math.exp(-0.1) * no_error
+    )
+    assert stats.kstest((received / received.mean()).numpy(), "expon").pvalue > FIVE_SIGMA

@@ -1,0 +1,196 @@
+"""What a link promises to its callers: independence of chunks, randomness, metering, errors, extension."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from channels import LINKS, Link, Meter, make_link
+from channels.link import COHERENCES
+
+KINDS = ["ideal", "awgn", "rayleigh"]
+B, D = 5, 8
+
+
+def features(k: int, b: int = B, d: int = D, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(k, b, d, dtype=dtype, generator=torch.Generator().manual_seed(7))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_clients_do_not_see_their_chunk(kind, dtype, stack):
+    """Forward and backward on [k, b, d] equal those of each client alone, to the bit, with an SNR per client."""
+    seeds = (1, 2, 3)
+    link = make_link(kind)
+    up, down = stack(link, [3, 2], D, seeds, dtype), stack(link, [3, 2], D, [s + 10 for s in seeds], dtype)
+    snr_db, down_snr_db = torch.tensor([0.0, 9.0, math.inf]), torch.tensor([18.0, math.inf, 3.0])
+    x = features(3, dtype=dtype).requires_grad_()
+    weights = torch.linspace(-1, 2, 3 * B * D, dtype=dtype).view(3, B, D)
+
+    def run(clients: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        one = {name: rows[clients] for name, rows in up.items()}
+        two = {name: rows[clients] for name, rows in down.items()}
+        y = link(x[clients], one, snr_db[clients], down=two, down_snr_db=down_snr_db[clients])
+        (gradient,) = torch.autograd.grad((y * weights[clients]).sum(), x)
+        assert y.dtype == gradient.dtype == dtype
+        return y, gradient[clients]
+
+    together, gradient = run(slice(0, 3))
+    for k in range(3):
+        alone, own = run(slice(k, k + 1))
+        assert torch.equal(alone[0], together[k]) and torch.equal(own[0], gradient[k])
+
+
+def test_each_client_has_its_own_snr(stack):
+    """The noise of client k has variance no_k per pair-of-features dimension (features are sqrt(2) times symbols)."""
+    link = make_link("awgn")
+    snr_db = torch.tensor([0.0, 10.0, 20.0, math.inf])
+    b, d = 200, 50
+    x = features(4, b, d)
+    up = stack(link, [b], d, (1, 2, 3, 4))
+    noise = link(x, up, snr_db) - make_link("ideal")(x, {}, snr_db)
+    no = 10 ** (-snr_db / 10)
+    n = b * d
+    assert (abs(noise.square().mean((1, 2)) - no) <= 5 * no * math.sqrt(2 / n)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("coherence", COHERENCES)
+def test_a_draw_is_a_function_of_the_generator_alone(kind, coherence):
+    link = make_link(kind, coherence=coherence)
+    before = torch.get_rng_state()
+    one = link.draw([4, 4, 1], D, torch.Generator().manual_seed(3))
+    up = {name: rows[None] for name, rows in one.items()}
+    x = features(1, 9, dtype=torch.float32).requires_grad_()
+    link(x, up, torch.tensor([3.0]), down=up).sum().backward()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    two = link.draw([4, 4, 1], D, torch.Generator().manual_seed(3))
+    other = link.draw([4, 4, 1], D, torch.Generator().manual_seed(4))
+    torch.set_rng_state(before)
+    for name in one:
+        assert torch.equal(one[name], two[name]) and not torch.equal(one[name], other[name])
+        assert one[name].shape[0] == 9 and one[name].dtype == torch.complex64
+
+
+def test_links_of_one_seed_have_the_same_noise():
+    """So two kinds of channel can be compared on common random numbers."""
+    awgn = make_link("awgn").draw([4], D, torch.Generator().manual_seed(3))
+    rayleigh = make_link("rayleigh").draw([4], D, torch.Generator().manual_seed(3))
+    assert torch.equal(awgn["noise"], rayleigh["noise"])
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+def test_meter_measures_the_snr_that_was_asked_for(kind, stack):
+    """Relative variance of sum|h x|^2 and of sum|n|^2; Rayleigh with one h per sample: 1/samples, noise: 1/symbols."""
+    b, d, wanted = 4000, 16, 10 ** (0.1 * 7.0)
+    link = make_link(kind)
+    meter, back = Meter(), Meter()
+    snr_db = torch.tensor([7.0], dtype=torch.float64)
+    x = features(1, b, d).requires_grad_()
+    y = link(x, stack(link, [b], d), snr_db, down=stack(link, [b], d, (1,)), meter=meter, down_meter=back)
+    y.backward(1e-5 * torch.ones_like(y))
+    spread = 1 / math.sqrt(b * d / 2) + (1 / math.sqrt(b) if kind == "rayleigh" else 0.0)
+    for measured in (meter, back):
+        assert abs(10 ** (measured.snr_db() / 10) / wanted - 1) < 5 * spread
+
+
+def test_meter_counts_valid_rows_of_several_calls(stack):
+    """By hand: two calls with known gains and noise; masked rows and clients without any gradient do not count."""
+    link = make_link("rayleigh", equaliser="none")
+    ones = torch.ones(2, 3, 2).to(torch.complex128)
+    up = {"noise": ones * torch.tensor([1.0, 2.0, 50.0])[:, None], "fading": 3j * ones[..., :1]}
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    meter, back = Meter(), Meter()
+    for scale in (1.0, 5.0):  # features are normalised, so their scale does not matter
+        x = (scale * torch.ones(2, 3, 4, dtype=torch.float64)).requires_grad_()
+        y = link(x, up, torch.zeros(2), down=up, mask=mask, meter=meter, down_meter=back)
+        y.backward(torch.tensor([1e-4, 0.0]).double()[:, None, None].expand(2, 3, 4))
+    signal, noise = (
+        2 * 3 * 2 * 9.0,
+        2 * 2 * (1.0 + 4.0 + 1.0),
+    )  # calls x rows x symbols x |h|^2; calls x symbols x |n|^2
+    assert meter.signal is not None and meter.noise is not None
+    assert float(meter.signal) == pytest.approx(signal) and float(meter.noise) == pytest.approx(noise)
+    assert meter.snr_db() == pytest.approx(10 * math.log10(signal / noise))
+    assert back.signal is not None and float(back.signal) == pytest.approx(2 * 2 * 2 * 9.0)
+
+
+def test_meter_without_noise_and_without_signal():
+    assert math.isnan(Meter().snr_db())
+    meter = Meter()
+    make_link("ideal")(features(1), {}, torch.tensor([3.0]), meter=meter)
+    assert meter.snr_db() == math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_value_is_read_back_from_the_device(kind, stack):
+    """Fake tensors have no values: `.item()`, or `if tensor`, raises."""
+    link = make_link(kind)
+    up = stack(link, [B], D, (1, 2))
+    mode = FakeTensorMode()
+    fake = {name: mode.from_tensor(rows) for name, rows in up.items()}
+    mask = mode.from_tensor(torch.ones(2, B, dtype=torch.bool))
+    x = mode.from_tensor(features(2).requires_grad_())
+    snr_db = mode.from_tensor(torch.tensor([3.0, 9.0]))
+    with mode:
+        y = link(x, fake, snr_db, down=fake, mask=mask, meter=Meter(), down_meter=Meter())
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert y.shape == gradient.shape == (2, B, D)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"kind": "rayleihg"}, "did you mean 'rayleigh'"),
+        ({"equaliser": "lmmse"}, "equaliser: 'lmmse' is unknown; known are mmse, zf, none"),
+        ({"coherence": "slot"}, "coherence: 'slot' is unknown; known are symbol, sample, batch, round"),
+        ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
+    ],
+)
+def test_unknown_names_are_refused_in_one_line(options, field):
+    with pytest.raises(ValueError) as refused:
+        make_link(**options)
+    assert field in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_odd_dimensions_are_refused(kind):
+    link = make_link(kind)
+    with pytest.raises(ValueError, match="dimension 7 is odd"):
+        link.draw([3], 7, torch.Generator())
+    with pytest.raises(ValueError, match="dimension 7 is odd"):
+        link(torch.ones(1, 3, 7), {}, torch.tensor([3.0]))
+
+
+def test_a_channel_of_ones_own():
+    """The example of `channels/link.py`: noise, equaliser, gradient and meter come from the base class."""
+
+    @LINKS.register("phase")
+    class Phase(Link):
+        def draw(self, sizes, d, generator, dtype=torch.float32):
+            rows = super().draw(sizes, d, generator, dtype)
+            angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
+            return rows | {"fading": torch.polar(torch.ones_like(angle), 2 * torch.pi * angle)}
+
+        def gain(self, rows):
+            return rows["fading"]
+
+    link = make_link("phase", equaliser="zf")
+    up = {name: rows[None] for name, rows in link.draw([B], D, torch.Generator().manual_seed(0), torch.float64).items()}
+    x = features(1).requires_grad_()
+    received = link(x, up, torch.tensor([math.inf]))
+    torch.testing.assert_close(received, make_link("ideal")(x, {}, torch.tensor([0.0])))
+    assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([3.0])), x)
+    with pytest.raises(ValueError, match="ships with semcom"):
+        LINKS.register("awgn")
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, channels; channels.LINKS.names(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
