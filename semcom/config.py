@@ -246,7 +246,7 @@ def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
 def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "range"], tuple[float, ...]]:
     """Reads an SNR field: ("list", values in dB) or ("range", (low, high)).
 
-    Raises ConfigError naming the field for NaN, minus infinity, an empty or reversed range, or anything else that is no number.
+    Raises ConfigError naming the field for NaN, minus infinity, an empty or reversed range, or what is no number.
     """
     wanted = "a number in dB, a comma list (9,12,6), a range (0:18) or inf"
     parts = str(text).split(":" if ":" in str(text) else ",")
@@ -313,7 +313,11 @@ def check(config: RunConfig) -> None:
         raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
     _check_per_client("train.lr", train.lr, config.clients, lambda v: v > 0 and math.isfinite(v), "positive number")
     _check_per_client(
-        "train.local-epochs", train.local_epochs, config.clients, lambda v: isinstance(v, int) and v > 0, "positive whole number"
+        "train.local-epochs",
+        train.local_epochs,
+        config.clients,
+        lambda v: isinstance(v, int) and v > 0,
+        "positive whole number",
     )
     wrong = [k for k in partition.scarce if not 0 <= k < config.clients]
     if wrong:
@@ -343,4 +347,6 @@ def _check_snr(config: RunConfig) -> None:
         if form == "list" and len(values) not in (1, config.clients):
             raise ConfigError(f"{name}: {len(values)} values for {config.clients} clients; give one, or one per client")
     if channel.test_snr_db is not None and parse_snr(channel.test_snr_db, "channel.test-snr-db")[0] == "range":
-        raise ConfigError(f"channel.test-snr-db: {channel.test_snr_db!r} is a range; give one number or a comma list for a curve")
+        raise ConfigError(
+            f"channel.test-snr-db: {channel.test_snr_db!r} is a range; give one number or a comma list for a curve"
+        )

@@ -42,6 +42,9 @@ class Folder:
             raise ConfigError(f"out: {self.path} is a file; give a folder")
         stored = self.path / CONFIG
         if not stored.exists():
+            strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
+            if strange:
+                raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             return
         try:
             other = run_hash(from_dict(json.loads(stored.read_text())))
@@ -61,9 +64,10 @@ class Folder:
         return json.loads(path.read_text()) if path.exists() else None
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """The metrics rows, up to a round."""
+        """The metrics rows, up to a round; a last line that was cut off while it was written does not count."""
         path = self.path / METRICS
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        rows = [json.loads(line) for line in lines if line.endswith("\n")]
         return [row for row in rows if rounds is None or row["round"] <= rounds]
 
     def cut(self, rounds: int) -> None:

@@ -105,7 +105,12 @@ class Runner:
     """The loop over rounds."""
 
     def __init__(
-        self, config: RunConfig, federation: Federation, device: torch.device, folder: Folder | None, on_round: OnRound | None
+        self,
+        config: RunConfig,
+        federation: Federation,
+        device: torch.device,
+        folder: Folder | None,
+        on_round: OnRound | None,
     ) -> None:
         self.config, self.folder, self.on_round = config, folder, on_round
         self.method: Method = METHODS.get(config.method)(config.hyper)
@@ -119,36 +124,35 @@ class Runner:
     def run(self) -> Result:
         """All rounds that are not done yet, then the summary."""
         self._resume()
-        for round_ in range(self.progress["round"] + 1, self.rounds + 1):
-            self._round(round_)
+        try:
+            for round_ in range(self.progress["round"] + 1, self.rounds + 1):
+                self._round(round_)
+        except (Diverged, KeyboardInterrupt) as stop:
+            kept = self._keep()
+            if isinstance(stop, KeyboardInterrupt):
+                raise
+            raise RunError(f"round {self.progress['round'] + 1}: {stop}; last good state: {kept}") from None
         summary = self.folder.summary() if self.folder else None
         if summary is None:
             summary = self._summary()
             if self.folder:
                 self.folder.finish(summary)
         views = self.method.views(self.state, self.world)
-        return Result(self.config, summary, self.rows, self.folder and self.folder.path, views, self.world)
+        return Result(self.config, summary, self.rows, self.folder.path if self.folder else None, views, self.world)
 
     def _round(self, round_: int) -> None:
         """One round: train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
         self.world.begin(round_)
-        try:
-            state = self.method.round(self.state, self.world)
-        except (Diverged, KeyboardInterrupt) as stop:
-            kept = self._keep()
-            if isinstance(stop, KeyboardInterrupt):
-                raise
-            raise RunError(f"round {round_}: {stop}; last good state: {kept}") from None
-        self.state = state
+        state = self.method.round(self.state, self.world)
         row: dict[str, Any] = {"round": round_, **self._losses()}
         trained = time.perf_counter()
         self.seconds["train"] += trained - begun
         if self._due(round_):
-            row["views"] = self._evaluate(round_)
+            row["views"] = self._evaluate(state)
         self.seconds["evaluate"] += time.perf_counter() - trained
         row["seconds"] = round(time.perf_counter() - begun, 4)
-        self.progress = self._progress(round_)
+        self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
         self._report(row)
         if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
             self._keep()
@@ -168,9 +172,9 @@ class Runner:
         if self.on_round:
             self.on_round(row)
 
-    def _evaluate(self, round_: int) -> dict[str, dict[str, Any]]:
+    def _evaluate(self, state: Any) -> dict[str, dict[str, Any]]:
         """Each view's accuracy, at the first test SNR and, where there is a curve, at all of them."""
-        views = self.method.views(self.state, self.world)
+        views = self.method.views(state, self.world)
         row: dict[str, dict[str, Any]] = {name: {} for name in views}
         for i, snr in enumerate(test_snrs(self.config)):
             for name, counts in confusion(self.world, views, snr, self.world.federation.test).items():
@@ -185,7 +189,9 @@ class Runner:
     def _summary(self) -> dict[str, Any]:
         """What the run reports."""
         rows = [row for row in self.rows if "views" in row]
-        views = {name: headline([r["round"] for r in rows], [r["views"][name] for r in rows]) for name in rows[-1]["views"]}
+        views = {
+            name: headline([r["round"] for r in rows], [r["views"][name] for r in rows]) for name in rows[-1]["views"]
+        }
         first = next(iter(views.values()))
         meters = {name: meter.snr_db() for name, meter in self.world.meters.items()}
         return {
@@ -221,9 +227,12 @@ class Runner:
         return f"round {self.progress['round']}, in {path}"
 
     def _resume(self) -> None:
-        """Takes up a checkpoint, if the folder has one."""
-        path = self.folder.path / CHECKPOINT if self.folder else None
-        if self.folder is None or path is None or not path.exists():
+        """Takes up a checkpoint, if the folder has one; rows of rounds that it does not cover are dropped."""
+        if self.folder is None:
+            return
+        path = self.folder.path / CHECKPOINT
+        if not path.exists():
+            self.folder.cut(0)
             return
         content = checkpoint.load(path)
         if content.get("hash") != run_hash(self.config):

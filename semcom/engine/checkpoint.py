@@ -20,7 +20,9 @@ def state_dict(state: Any) -> dict[str, Any]:
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if isinstance(value, Population):
-            values[field.name] = {str(i): {n: t.clone() for n, t in c.tensors.items()} for i, c in enumerate(value.cohorts)}
+            values[field.name] = {
+                str(i): {n: t.clone() for n, t in c.tensors.items()} for i, c in enumerate(value.cohorts)
+            }
         else:
             values[field.name] = value.clone()
     return values
@@ -31,12 +33,14 @@ def restore(template: Any, values: dict[str, Any]) -> Any:
 
     Raises RunError when names or shapes differ: the file belongs to another run.
     """
-    fields = {}
+    fields: dict[str, Any] = {}
     for field in dataclasses.fields(template):
         like, value = getattr(template, field.name), values.get(field.name)
         if isinstance(like, Population):
             cohorts = [
-                dataclasses.replace(c, tensors={n: _fit(t, (value or {}).get(str(i), {}).get(n)) for n, t in c.tensors.items()})
+                dataclasses.replace(
+                    c, tensors={n: _fit(t, (value or {}).get(str(i), {}).get(n)) for n, t in c.tensors.items()}
+                )
                 for i, c in enumerate(like.cohorts)
             ]
             fields[field.name] = Population(tuple(cohorts))
@@ -65,6 +69,11 @@ def save(path: Path, content: dict[str, Any]) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Reads what `save` wrote; nothing in the file is executed. Raises RunError for a file that is no checkpoint."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise RunError(f"{path}: not a readable checkpoint ({type(error).__name__}); move it away to start again") from error
+        raise RunError(
+            f"{path}: not a readable checkpoint ({type(error).__name__}); move it away to start again"
+        ) from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: not a checkpoint; move it away to start again")
+    return content

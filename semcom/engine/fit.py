@@ -61,7 +61,7 @@ class Optimizer:
 
     @property
     def base_lr(self) -> float:
-        """The rate torch's optimiser runs at, the largest: scaling a rounded update up to it would enlarge its error."""
+        """The rate torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
         return max(self.lr) if isinstance(self.lr, tuple) else self.lr
 
     def scale(self, ids: np.ndarray) -> np.ndarray | None:

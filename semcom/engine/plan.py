@@ -59,7 +59,7 @@ def plan(table: Tensor, batch: int, epochs: int, steps: int | None, key: Sequenc
 
 
 class Schedule:
-    """The plans of one chunk side by side: clients sorted by steps, most first, so that those still active are a prefix.
+    """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
@@ -99,7 +99,9 @@ class Schedule:
         at = np.where(mask, starts[:, None] + within, 0)
         device = self.order.device
         whole = bool(mask.all())
-        return Cut(n, last, None if whole else torch.as_tensor(mask, device=device), torch.as_tensor(at, device=device), None)
+        return Cut(
+            n, last, None if whole else torch.as_tensor(mask, device=device), torch.as_tensor(at, device=device), None
+        )
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,9 @@ class Population:
     def put(self, other: Population) -> Population:
         """This population with the rows of `other` written back; shared tensors stay as they are."""
         by_network = {id(c.network): c for c in other.cohorts}
-        return Population(tuple(c.put(by_network[id(c.network)]) if id(c.network) in by_network else c for c in self.cohorts))
+        return Population(
+            tuple(c.put(by_network[id(c.network)]) if id(c.network) in by_network else c for c in self.cohorts)
+        )
 
     def share(self, values: Mapping[str, Tensor]) -> Population:
         """This population with the tensors in `values`, `[1, ...]`, in common to all clients."""

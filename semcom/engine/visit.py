@@ -53,7 +53,14 @@ Visitor = Callable[[Batch, Tensor, Tensor, Tensor], None]
 
 @torch.no_grad()
 def visit(
-    world: World, pop: Population, table: Ragged, fn: Visitor, *, snr_db: Tensor | None, stream: str, federation: Federation | None = None
+    world: World,
+    pop: Population,
+    table: Ragged,
+    fn: Visitor,
+    *,
+    snr_db: Tensor | None,
+    stream: str,
+    federation: Federation | None = None,
 ) -> None:
     """Shows every sample of every client in `pop`, through the uplink, in evaluation mode, to `fn`.
 
@@ -106,7 +113,9 @@ def confusion(world: World, views: Mapping[str, View], snr_db: float | None, tab
         table: which samples, usually `world.federation.test`.
     """
     c = len(world.federation.classes)
-    counts = {n: torch.zeros(len(v.population.ids), c * c, dtype=torch.int64, device=world.device) for n, v in views.items()}
+    counts = {
+        n: torch.zeros(len(v.population.ids), c * c, dtype=torch.int64, device=world.device) for n, v in views.items()
+    }
     groups: dict[int, list[str]] = {}
     for name, view in views.items():
         groups.setdefault(id(view.population), []).append(name)
@@ -125,13 +134,15 @@ def confusion(world: World, views: Mapping[str, View], snr_db: float | None, tab
 
 @torch.no_grad()
 def predict(world: World, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
-    """Classes `[b]` (int64, CPU) that a client's model gives to uint8 images `[b, channels, 32, 32]`, through the channel.
+    """Classes that a client's model gives to uint8 images `[b, channels, 32, 32]`, through the channel: int64 `[b]`, CPU.
 
     Raises ConfigError for images of another shape or type, or a client that has no model in the view.
     """
     shape = tuple(world.federation.images.shape[1:])
     if images.dtype != torch.uint8 or tuple(images.shape[1:]) != shape:
-        raise ConfigError(f"images: {images.dtype} {tuple(images.shape)} is not uint8 [b, {', '.join(map(str, shape))}]")
+        raise ConfigError(
+            f"images: {images.dtype} {tuple(images.shape)} is not uint8 [b, {', '.join(map(str, shape))}]"
+        )
     ids = view.population.ids
     if client not in ids:
         raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
@@ -141,11 +152,15 @@ def predict(world: World, view: View, client: int, images: Tensor, snr_db: float
         images=torch.cat([world.federation.images, images.to(world.device)]),
         labels=torch.cat([world.federation.labels, world.federation.labels.new_zeros(n)]),
     )
-    table = Ragged(torch.arange(start, start + n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0))
+    table = Ragged(
+        torch.arange(start, start + n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0)
+    )
     one, answers = view.population.rows(np.array([client])), []
 
     def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
-        answers.append(view.decide(features, logits, torch.as_tensor([np.searchsorted(ids, client)], device=world.device)))
+        answers.append(
+            view.decide(features, logits, torch.as_tensor([np.searchsorted(ids, client)], device=world.device))
+        )
 
     snr = None if snr_db is None else torch.full((1,), snr_db, device=world.device, dtype=world.dtype)
     visit(world, one, table, note, snr_db=snr, stream="predict", federation=guest)

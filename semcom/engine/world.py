@@ -156,7 +156,7 @@ class World:
             stream: names the draws; phases of a round with the same stream start the same batch order again.
 
         Returns:
-            the trained population, the means of loss and logged values over the last epoch (`[n]` each), the accumulators.
+            the trained population, the means of loss and logged values over the last epoch (`[n]` each), the carried.
 
         Raises:
             Diverged: a loss is not finite.
@@ -271,7 +271,7 @@ class World:
 
 
 def _template(factory: Callable[[], nn.Module]) -> nn.Module:
-    """The architecture alone: built on the meta device, so that a forgotten tensor is an error and not a stale weight."""
+    """The architecture alone: on the meta device, so that a forgotten tensor is an error and not a stale weight."""
     with torch.device("meta"), global_draws("template"):
         return factory()
 

@@ -62,7 +62,7 @@ class FedCL(Method):
         average_decoder: bool = True
         """Whether the decoder instances are averaged after each round (Eq. 5)."""
         source: Literal["training", "pass"] = "training"
-        """Local centroids (Eq. 7): from the features received in training, or from a pass of their own over the uplink."""
+        """Local centroids (Eq. 7): from the features received in training, or from a pass of their own."""
 
         def check(self) -> None:
             """Signs and ranges."""
@@ -79,7 +79,7 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; `centroids` `[C, d]`, `known` bool `[C]`."""
+        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; `centroids` `[C, d]`; `known` `[C]`."""
 
         model: Population
         scg: Population
@@ -91,7 +91,7 @@ class FedCL(Method):
         self.averages = ("head.",) if hyper.average_decoder else ()
 
     def setup(self, world: World) -> FedCL.State:
-        """The SCG's untrained centroids regularise from the first round on; plain means do not exist yet."""
+        """The SCG's first centroids regularise from round 1 on; plain means do not exist yet."""
         c, d = len(world.federation.classes), world.config.model.features
         scg = world.server(lambda: SCG(c, d), "scg")
         generated = self.hyper.centroids == "scg"
@@ -129,7 +129,7 @@ class FedCL(Method):
     def _centroids(
         self, state: FedCL.State, world: World, means: Tensor, counts: Tensor
     ) -> tuple[Population, Tensor, Tensor]:
-        """The SCG and the global centroids after Eqs. 8 and 9 on local centroids `[n, C, d]`; which classes have one."""
+        """The SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`; which classes have one."""
         if self.hyper.centroids == "scg":
             scg = self._train_scg(state.scg, world, means, counts)
             return scg, generate(scg), torch.ones_like(state.known)

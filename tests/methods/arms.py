@@ -1,0 +1,73 @@
+"""What the tests of every arm share: a toy federation, runs of a few rounds, comparisons of states."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.registry import METHODS
+from tests.methods.by_hand import Toy
+from tests.worlds import client, toy, world
+
+IMAGES = [[[255, 0], [255, 102], [0, 255]], [[102, 255], [0, 51]]]
+LABELS = [[0, 0, 1], [1, 0]]
+"""Two clients with three and two images of two pixels."""
+
+X = [np.array(mine) / 127.5 - 1 for mine in IMAGES]
+Y = [np.array(mine) for mine in LABELS]
+
+
+def toy_world(method: str, lr: float = 0.5, **overrides: Any) -> World:
+    """The two clients in a world with plain SGD and full batches."""
+    overrides["train"] = {"optimizer": "sgd", "lr": lr, **overrides.get("train", {})}
+    return toy(IMAGES, LABELS, method, **overrides)
+
+
+def rounds(world: World, method: Method | None = None, n: int = 1) -> list[Any]:
+    """The states before the first round and after each of n rounds."""
+    method = method or METHODS.get(world.config.method)(world.config.hyper)
+    states = [method.setup(world)]
+    for r in range(1, n + 1):
+        world.begin(r)
+        states.append(method.round(states[-1], world))
+    return states
+
+
+def play(method: str, n: int = 2, **overrides: Any) -> Any:
+    """The last state of n rounds on random images: three unequal clients, BatchNorm, noise both ways."""
+    return rounds(world(method, **overrides), n=n)[-1]
+
+
+def as_toy(pop: Population, k: int) -> Toy:
+    """A client's model of the toy world in NumPy."""
+    t = {name: value.numpy() for name, value in client(pop, k).items()}
+    return Toy(t["encoder.1.weight"], t["head.0.weight"], t["head.0.bias"])
+
+
+def assert_toy(got: Toy, want: Toy) -> None:
+    """Equal up to rounding in float64."""
+    for part in ("W", "V", "b"):
+        np.testing.assert_allclose(getattr(got, part), getattr(want, part), rtol=0, atol=1e-12)
+
+
+def fields(state: Any) -> dict[str, list[Tensor]]:
+    """The tensors of a State by field."""
+    values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    return {name: list(v.tensors()) if isinstance(v, Population) else [v] for name, v in values.items()}
+
+
+def flat(state: Any) -> Tensor:
+    """Everything in a State as one vector."""
+    return torch.cat([t.double().flatten() for ts in fields(state).values() for t in ts])
+
+
+def storages(tensors: list[Tensor]) -> set[int]:
+    """Addresses of the memory behind tensors."""
+    return {t.untyped_storage().data_ptr() for t in tensors if t.numel()}

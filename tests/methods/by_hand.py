@@ -1,0 +1,51 @@
+"""The toy model worked out in NumPy: z = W x, f = sqrt(d) z / |z| (power normalisation), logits = V f + b.
+
+Gradients are derived by hand and share no code with the package:
+
+    dL/dlogits = (softmax - onehot) / n,  dL/dV = sum g f',  dL/db = sum g,  dL/df = V' g
+    df/dz = sqrt(d)/|z| (I - z z'/|z|^2),  dL/dW = sum (df/dz)' dL/df x'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass
+class Toy:
+    """Weights of one client: `W` `[d, 2]`, `V` `[C, d]`, `b` `[C]`."""
+
+    W: np.ndarray
+    V: np.ndarray
+    b: np.ndarray
+
+    def features(self, x: np.ndarray) -> np.ndarray:
+        """`[n, 2] -> [n, d]`, mean square 1."""
+        z = x @ self.W.T
+        return z * np.sqrt(z.shape[1]) / np.linalg.norm(z, axis=1, keepdims=True)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Softmax of the logits, `[n, C]`."""
+        logits = self.features(x) @ self.V.T + self.b
+        e = np.exp(logits - logits.max(1, keepdims=True))
+        return e / e.sum(1, keepdims=True)
+
+    def step(self, x: np.ndarray, y: np.ndarray, lr: float, pull: np.ndarray | None = None) -> Toy:
+        """One SGD step on the mean cross-entropy of `x` `[n, 2]`, `y` `[n]`.
+
+        `pull` `[n, d]` is the gradient of what else the loss says about each sample's feature (already over n).
+        """
+        n, f, z = len(x), self.features(x), x @ self.W.T
+        g = (self.probabilities(x) - np.eye(len(self.b))[y]) / n
+        df = g @ self.V + (0 if pull is None else pull)
+        length = np.linalg.norm(z, axis=1, keepdims=True)
+        dz = np.sqrt(f.shape[1]) / length * (df - z * (z * df).sum(1, keepdims=True) / length**2)
+        return Toy(self.W - lr * dz.T @ x, self.V - lr * g.T @ f, self.b - lr * g.sum(0))
+
+
+def mean(models: list[Toy], weights: list[float]) -> Toy:
+    """Weighted average."""
+    parts = ([w * getattr(m, p) for m, w in zip(models, weights, strict=True)] for p in ("W", "V", "b"))
+    return Toy(*(np.sum(part, axis=0) for part in parts))

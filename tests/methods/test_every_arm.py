@@ -1,0 +1,139 @@
+"""Checks that every arm of the registry must pass: hyperparameters, permutation, storage, chunks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.engine.checkpoint import restore, state_dict
+from semcom.registry import METHODS
+from tests.methods.arms import fields, flat, play, rounds, storages
+from tests.worlds import ragged, random_federation, world
+
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+
+OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
+    "fedproto": [("lam", 2.0, {}), ("aggregation", "counts", {}), ("source", "pass", {})],
+    "fedcl": [
+        ("lam", 0.5, {}),
+        ("reduction", "mean", {}),
+        ("centroids", "mean", {}),
+        ("scg_loss", "infonce", {}),
+        ("tau", 0.5, {"scg_loss": "infonce"}),
+        ("scg_steps", 3, {}),
+        ("scg_lr", 0.1, {}),
+        ("warmup", 1, {}),
+        ("average_decoder", False, {}),
+        ("source", "pass", {}),
+    ],
+}
+"""Per arm: a hyperparameter, another value of it, and what else must be set for it to matter."""
+
+
+def cases() -> list[Any]:
+    """One case per hyperparameter."""
+    return [pytest.param(m, *case, id=f"{m}-{case[0]}") for m, values in OTHER.items() for case in values]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_table_of_hyperparameters_is_complete(arm: str) -> None:
+    known = {f.name for f in dataclasses.fields(METHODS.get(arm).Hyper)}
+    assert known == {name for name, _, _ in OTHER.get(arm, [])}
+
+
+@pytest.mark.parametrize(("arm", "name", "value", "also"), cases())
+def test_every_hyperparameter_changes_the_weights(arm: str, name: str, value: Any, also: dict[str, Any]) -> None:
+    a, b = (play(arm, n=3, hyper={**also, **h}).model for h in ({}, {name: value}))
+    assert any(not torch.equal(x, y) for x, y in zip(a.tensors(), b.tensors(), strict=True))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_clients_permute(arm: str) -> None:
+    """Relabelling the clients relabels the results. Full batches on an ideal link, so that no draw belongs to an id."""
+    data, order = random_federation((7, 5, 3)), [2, 0, 1]
+    swapped = dataclasses.replace(
+        data,
+        train=_reorder(data.train, order),
+        test=_reorder(data.test, order),
+        owned=data.owned[order],
+    )
+    setting: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"batch_size": 50}}
+    a, b = (play(arm, n=3, data=d, **setting).model for d in (data, swapped))
+    for name, t in a.cohorts[0].tensors.items():
+        mine = t.expand(3, *t.shape[1:])[order]
+        theirs = b.cohorts[0].tensors[name].expand(3, *t.shape[1:])
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-10)
+
+
+def _reorder(table: Any, order: list[int]) -> Any:
+    """Client i gets the list of client order[i]."""
+    lists = [table[k] for k in order]
+    return dataclasses.replace(ragged([len(x) for x in lists]), flat=torch.cat(lists))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_no_two_fields_share_storage(arm: str) -> None:
+    states = rounds(world(arm), n=2)
+    for state in states:
+        held = [storages(ts) for ts in fields(state).values()]
+        assert sum(map(len, held)) == len(set.union(*held))
+    assert not storages(list(states[1].model.tensors())) & storages(list(states[2].model.tensors()))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
+    w = world(arm)
+    method = METHODS.get(arm)(w.config.hyper)
+    state = rounds(w, method)[-1]
+    before = flat(state).clone()
+    w.begin(2)
+    method.round(state, w)
+    assert torch.equal(flat(state), before)
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+@pytest.mark.parametrize("arm", ARMS)
+def test_chunks_agree(arm: str, kind: str) -> None:
+    """BatchNorm, unequal clients, last batches of one, noise both ways; 1e-8 for the SCG, whose Adam divides rounding
+    by gradients near zero."""
+    one, two, three = (flat(play(arm, chunk=k, channel={"kind": kind}, sizes=(7, 5, 3))) for k in (1, 2, 3))
+    atol = 1e-8 if arm == "fedcl" else 1e-10
+    torch.testing.assert_close(one, two, rtol=0, atol=atol)
+    torch.testing.assert_close(one, three, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_partial_participation_moves_only_participants(arm: str) -> None:
+    w = world(arm, sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    before, after = rounds(w)
+    absent = sorted(set(range(4)) - set(w.sample().tolist()))
+    for name, t in after.model.cohorts[0].tensors.items():
+        if name not in after.model.cohorts[0].shared:
+            assert torch.equal(t[absent], before.model.cohorts[0].tensors[name][absent])
+            assert not name.endswith("weight") or not torch.equal(t, before.model.cohorts[0].tensors[name])
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
+    w = world(arm)
+    method = METHODS.get(arm)(w.config.hyper)
+    half = rounds(w, method)[-1]
+    w.begin(2)
+    straight = method.round(half, w)
+    again = world(arm)
+    template = method.setup(again)
+    again.begin(2)
+    resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
+    assert torch.equal(flat(straight), flat(resumed))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_views_come_after_the_server_step(arm: str) -> None:
+    w = world(arm)
+    method = METHODS.get(arm)(w.config.hyper)
+    state = rounds(w, method)[-1]
+    views = method.views(state, w)
+    assert next(iter(views.values())).population is state.model

@@ -1,0 +1,82 @@
+"""FedAvg and its family: worked by hand, and what must reduce to what."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.local import Local
+from tests.methods.arms import X, Y, as_toy, assert_toy, flat, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import client, gap, world
+
+
+def test_round_by_hand() -> None:
+    w = toy_world("fedavg")
+    before, after = rounds(w)
+    start = as_toy(before.model, 0)
+    trained = [start.step(X[k], Y[k], lr=0.5) for k in (0, 1)]
+    assert_toy(as_toy(after.model, 0), mean(trained, [3 / 5, 2 / 5]))
+    assert_toy(as_toy(after.model, 1), mean(trained, [3 / 5, 2 / 5]))
+
+
+def test_local_by_hand() -> None:
+    before, *_, after = rounds(toy_world("local"), n=2)
+    for k in (0, 1):
+        assert_toy(as_toy(after.model, k), as_toy(before.model, k).step(X[k], Y[k], 0.5).step(X[k], Y[k], 0.5))
+
+
+def test_one_client_is_local() -> None:
+    one = rounds(world("fedavg", sizes=(7,)), n=3)[-1]
+    alone = rounds(world("local", sizes=(7,)), n=3)[-1]
+    assert gap(one.model, alone.model) == 0
+
+
+def test_partial_members_share_what_they_average() -> None:
+    """The head of LG-FedAvg is the mean of the trained heads; its encoders are those of local training in round 1."""
+
+    class LG(FedAvg):
+        averages = ("head.",)
+
+    w = world("fedavg")
+    lg = rounds(w, LG(None))[-1].model
+    local = rounds(world("local"))[-1].model
+    trained = [client(local, k) for k in range(3)]
+    share = np.array([7, 5, 3]) / 15
+    for k in range(3):
+        for name, value in client(lg, k).items():
+            want = (
+                trained[k][name]
+                if name.startswith("encoder.")
+                else sum(s * t[name] for s, t in zip(share, trained, strict=True))
+            )
+            torch.testing.assert_close(value, want, rtol=0, atol=1e-14)
+
+
+def test_buffers_are_averaged() -> None:
+    local, averaged = (rounds(world(m))[-1].model for m in ("local", "fedavg"))
+    name = "encoder.1.running_var"
+    want = sum(n / 15 * client(local, k)[name] for k, n in enumerate((7, 5, 3)))
+    torch.testing.assert_close(client(averaged, 0)[name], want, rtol=0, atol=1e-14)
+
+
+def test_absent_clients_do_not_count() -> None:
+    """With half of the clients, the average is over those that took part, with their own p_k."""
+    w = world("fedavg", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    ids = w.sample()
+    assert len(ids) == 2
+    after = rounds(w)[-1].model
+    alone = world("local", sizes=(7, 5, 3, 6))
+    trained = rounds(alone)[-1].model
+    sizes = np.array([7, 5, 3, 6])[ids]
+    for name, value in client(after, 0).items():
+        want = sum(n / sizes.sum() * client(trained, int(k))[name] for k, n in zip(ids, sizes, strict=True))
+        torch.testing.assert_close(value, want, rtol=0, atol=1e-14)
+
+
+def test_local_sends_nothing() -> None:
+    w = world("local")
+    rounds(w, Local(None))
+    assert not any(v for way in w.air.per_client_round().values() for v in way.values())
+    assert flat(rounds(w, Local(None))[-1]).isfinite().all()

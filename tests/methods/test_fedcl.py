@@ -1,0 +1,183 @@
+"""FedCL: worked by hand, Eq. 9 against loops, its reductions and ablations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.fedcl import FedCL
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import client, gap, world
+
+IDEAL: dict[str, Any] = {"channel": {"kind": "ideal"}}
+
+
+class LG(FedAvg):
+    """LG-FedAvg: the family's member that averages heads."""
+
+    averages = ("head.",)
+
+
+def hyper(**values: Any) -> FedCL.Hyper:
+    return FedCL.Hyper(**values)
+
+
+def test_round_by_hand() -> None:
+    """Eq. 10 (sum over d) pulls by 2 lambda (f - F) / n; Eq. 5 averages decoders; encoders stay personal."""
+    lam = 0.25
+    start, after = rounds(toy_world("fedcl", hyper={"lam": lam}))
+    centroids = start.centroids.numpy()
+    trained = []
+    for k in (0, 1):
+        model = as_toy(start.model, k)
+        f = model.features(X[k])
+        trained.append(model.step(X[k], Y[k], 0.5, pull=2 * lam * (f - centroids[Y[k]]) / len(f)))
+    common = mean(trained, [3 / 5, 2 / 5])
+    for k in (0, 1):
+        assert_toy(as_toy(after.model, k), type(common)(trained[k].W, common.V, common.b))
+
+
+def test_scg_step_by_hand() -> None:
+    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out."""
+    lr = 0.5
+    start, after = rounds(toy_world("fedcl", lr=lr))
+    t = {n: v.numpy() for n, v in client(start.scg, 0).items()}
+    local = np.stack(
+        [
+            [m[Y[k] == c].mean(0) for c in (0, 1)]
+            for k, m in enumerate(as_toy(start.model, k).features(X[k]) for k in (0, 1))
+        ]
+    )
+    a = t["vectors"] @ t["layers.0.weight"].T + t["layers.0.bias"]
+    h = np.maximum(a, 0)
+    # Two classes: the log-sum over "the others" is one term, so L = mean over clients of sum_c f_c . (F_other - F_c).
+    dF = np.zeros((2, 2))
+    for k in (0, 1):
+        for c in (0, 1):
+            dF[1 - c] += local[k, c] / 2
+            dF[c] -= local[k, c] / 2
+    da = (dF @ t["layers.2.weight"]) * (a > 0)
+    want = {
+        "layers.2.weight": t["layers.2.weight"] - lr * dF.T @ h,
+        "layers.2.bias": t["layers.2.bias"] - lr * dF.sum(0),
+        "layers.0.weight": t["layers.0.weight"] - lr * da.T @ t["vectors"],
+        "layers.0.bias": t["layers.0.bias"] - lr * da.sum(0),
+        "vectors": t["vectors"],
+    }
+    got = {n: v.numpy() for n, v in client(after.scg, 0).items()}
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, atol=1e-12, err_msg=name)
+    h = np.maximum(got["vectors"] @ got["layers.0.weight"].T + got["layers.0.bias"], 0)
+    np.testing.assert_allclose(after.centroids, h @ got["layers.2.weight"].T + got["layers.2.bias"], atol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["letter", "infonce"])
+def test_scg_loss_against_loops(form: str) -> None:
+    generator = np.random.default_rng(0)
+    local, centroids = generator.normal(size=(3, 4, 6)), generator.normal(size=(4, 6))
+    owned = generator.random((3, 4)) < 0.6
+    tau, want = 0.3, 0.0
+    for k in range(3):
+        for c in np.flatnonzero(owned[k]):
+            if form == "letter":
+                others = [np.exp(local[k, c] @ centroids[n]) for n in range(4) if n != c]
+                want += np.log(sum(others)) - local[k, c] @ centroids[c]
+            else:
+                cosine = [local[k, c] @ F / np.linalg.norm(local[k, c]) / np.linalg.norm(F) / tau for F in centroids]
+                want += np.log(np.exp(cosine).sum()) - cosine[c]
+    got = FedCL(hyper(scg_loss=form, tau=tau)).scg_loss(*map(torch.as_tensor, (local, centroids, owned)))
+    np.testing.assert_allclose(got, want / 3, rtol=1e-12)
+
+
+def test_letter_loss_is_unbounded_and_infonce_is_not() -> None:
+    """Scaling centroids that already fit lowers the letter's loss without end; InfoNCE does not see the scale."""
+    local, owned = torch.eye(3, dtype=torch.float64)[None], torch.ones(1, 3, dtype=torch.bool)
+    letter, infonce = FedCL(hyper()), FedCL(hyper(scg_loss="infonce"))
+    values = [float(letter.scg_loss(local, scale * local[0], owned)) for scale in (1.0, 10.0, 1000.0)]
+    np.testing.assert_allclose(np.diff(values), [-27, -2970], rtol=1e-9)
+    torch.testing.assert_close(infonce.scg_loss(local, local[0], owned), infonce.scg_loss(local, 1e3 * local[0], owned))
+    assert float(infonce.scg_loss(local, local[0], owned)) > 0
+
+
+def test_zero_lambda_on_an_ideal_link_is_lg_fedavg() -> None:
+    ours = play("fedcl", n=3, hyper={"lam": 0.0}, **IDEAL).model
+    lg = rounds(world("fedavg", **IDEAL), LG(None), n=3)[-1].model
+    assert gap(ours, lg) == 0
+
+
+def test_without_averaging_either_it_is_local() -> None:
+    ours = play("fedcl", n=3, hyper={"lam": 0.0, "average_decoder": False}, **IDEAL).model
+    assert gap(ours, play("local", n=3, **IDEAL).model) == 0
+
+
+def test_plain_means_are_fedproto() -> None:
+    values = {"lam": 0.7, "average_decoder": False, "centroids": "mean", "reduction": "mean"}
+    ours = play("fedcl", n=3, hyper=values, **IDEAL)
+    theirs = play("fedproto", n=3, hyper={"lam": 0.7}, **IDEAL)
+    assert gap(ours.model, theirs.model) == 0
+    assert torch.equal(ours.centroids, theirs.prototypes)
+
+
+def test_without_centroids_lambda_is_nothing() -> None:
+    a, b = (play("fedcl", hyper={"lam": lam, "centroids": "none"}).model for lam in (0.0, 5.0))
+    assert gap(a, b) == 0
+
+
+def test_warmup_is_lambda_zero_for_that_long() -> None:
+    warm, none, full = (play("fedcl", n=2, hyper=h).model for h in ({"warmup": 2}, {"lam": 0.0}, {"warmup": 1}))
+    assert gap(warm, none) == 0
+    assert gap(warm, full) > 0
+
+
+def test_mean_reduction_is_sum_over_d() -> None:
+    a, b = play("fedcl", hyper={"lam": 1 / 4}), play("fedcl", hyper={"lam": 1.0, "reduction": "mean"})
+    assert gap(a.model, b.model) < 1e-12
+
+
+def test_downlink_noise_reaches_encoders_and_not_decoders() -> None:
+    """In the first step the decoder's gradient does not cross the air; the encoder's does."""
+    noisy, clean = (
+        play("fedcl", n=1, train={"batch_size": 50}, channel={"downlink": d}).model for d in ("noisy", "ideal")
+    )
+    assert torch.equal(client(noisy, 0)["head.0.weight"], client(clean, 0)["head.0.weight"])
+    assert not torch.equal(client(noisy, 0)["encoder.0.weight"], client(clean, 0)["encoder.0.weight"])
+
+
+def test_mixed_encoders_share_the_decoder() -> None:
+    model = play("fedcl", encoder="test-conv,test-conv-wide").model
+    assert len(model.cohorts) == 2
+    assert torch.equal(client(model, 0)["head.0.weight"], client(model, 1)["head.0.weight"])
+    assert client(model, 0)["encoder.0.weight"].shape != client(model, 1)["encoder.0.weight"].shape
+
+
+def test_traffic() -> None:
+    """Up: d numbers and a label per visited sample; down: d numbers; no parameters. A pass costs one more uplink."""
+    visited, d = 7 + 5 + 3, 4
+    for source, passes in (("training", 1), ("pass", 2)):
+        w = world("fedcl", hyper={"source": source})
+        rounds(w)
+        up, down = w.air.totals["up"], w.air.totals["down"]
+        assert (up.floats, down.floats) == (passes * visited * d, visited * d)
+        assert up.bits == pytest.approx(passes * visited * np.log2(3))
+        assert down.uses == visited * d / 2
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lam": float("nan")}, "method.lam: nan"),
+        ({"tau": 0.0}, "method.tau: 0.0"),
+        ({"scg_lr": -1.0}, "method.scg-lr: -1.0"),
+        ({"scg_steps": 0}, "method.scg-steps: 0"),
+        ({"warmup": -1}, "method.warmup: -1"),
+    ],
+)
+def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        world("fedcl", hyper=values)

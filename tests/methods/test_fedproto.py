@@ -1,0 +1,93 @@
+"""FedProto: worked by hand over two rounds, reductions, prototypes and their nearest-neighbour view."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.methods.fedproto import FedProto, nearest
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.worlds import gap, world
+
+
+def class_means(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.stack([f[y == c].mean(0) for c in (0, 1)])
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "counts"])
+def test_two_rounds_by_hand(aggregation: str) -> None:
+    """Round 1 has no prototypes; in round 2 each feature is pulled to its class's by 2 lambda (f - p) / (n d)."""
+    lam = 3.0
+    start, first, second = rounds(toy_world("fedproto", hyper={"lam": lam, "aggregation": aggregation}), n=2)
+    models = [as_toy(start.model, k) for k in (0, 1)]
+    own = [class_means(m.features(X[k]), Y[k]) for k, m in enumerate(models)]
+    count = np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
+    weight = count if aggregation == "counts" else np.ones_like(count)
+    shared = sum(weight[k][:, None] * own[k] for k in (0, 1)) / weight.sum(0)[:, None]
+    np.testing.assert_allclose(first.prototypes, shared, atol=1e-12)
+    for k in (0, 1):
+        step = models[k].step(X[k], Y[k], 0.5)
+        assert_toy(as_toy(first.model, k), step)
+        f = step.features(X[k])
+        pull = 2 * lam * (f - shared[Y[k]]) / (len(f) * f.shape[1])
+        assert_toy(as_toy(second.model, k), step.step(X[k], Y[k], 0.5, pull))
+
+
+def test_zero_lambda_is_local() -> None:
+    assert gap(play("fedproto", n=3, hyper={"lam": 0.0}).model, play("local", n=3).model) == 0
+
+
+def test_first_round_is_local() -> None:
+    assert gap(play("fedproto", n=1).model, play("local", n=1).model) == 0
+
+
+def test_prototypes_come_from_the_last_epoch_only() -> None:
+    """With two full-batch epochs, the features that count are those after one step."""
+    start, after = rounds(toy_world("fedproto", train={"local_epochs": 2}))
+    own = [class_means(as_toy(start.model, k).step(X[k], Y[k], 0.5).features(X[k]), Y[k]) for k in (0, 1)]
+    np.testing.assert_allclose(after.prototypes, (own[0] + own[1]) / 2, atol=1e-12)
+
+
+def test_a_pass_of_its_own_sees_the_trained_model() -> None:
+    _, after = rounds(toy_world("fedproto", hyper={"source": "pass"}))
+    own = [class_means(as_toy(after.model, k).features(X[k]), Y[k]) for k in (0, 1)]
+    np.testing.assert_allclose(after.prototypes, (own[0] + own[1]) / 2, atol=1e-12)
+
+
+def test_classes_without_owner_have_no_prototype() -> None:
+    """A third class that nobody owns stays unknown, adds nothing to the loss and is never the nearest."""
+    w = toy_world("fedproto", classes=3)
+    method = FedProto(w.config.hyper)
+    state = rounds(w, method)[-1]
+    assert state.known.tolist() == [True, True, False]
+    view = method.views(state, w)["prototype"]
+    scores = nearest(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.rows)
+    assert (scores[..., 2] == -torch.inf).all()
+
+
+def test_nearest_prototype_by_hand() -> None:
+    f = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.9, 0.8]]])
+    rows = {
+        "prototypes": torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]),
+        "among": torch.tensor([[True, True, False]]),
+    }
+    assert nearest(f, f, rows).argmax(-1).tolist() == [[0, 1, 0]]
+    torch.testing.assert_close(
+        -nearest(f, f, rows)[0, 2, :2], torch.tensor([(0.01 + 0.64) ** 0.5, (0.81 + 0.04) ** 0.5])
+    )
+
+
+def test_traffic() -> None:
+    """Up: d per owned class; down: d per class that exists, none in round 1."""
+    w = world("fedproto", sizes=(7, 5, 3))
+    rounds(w, n=2)
+    owned, d = w.federation.owned, 4
+    assert w.air.totals["up"].floats == 2 * owned.sum() * d
+    assert w.air.totals["down"].floats == 3 * owned.any(0).sum() * d
+
+
+def test_negative_lambda_is_refused() -> None:
+    with pytest.raises(ConfigError, match="method.lam: -1"):
+        world("fedproto", hyper={"lam": -1.0})
