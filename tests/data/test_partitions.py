@@ -81,10 +81,18 @@ def shot_requests(draw: Any, classes: int = 4, clients: int = 4, shots: int = 4)
     return stock, ways, draw(st.integers(1, shots))
 
 
+@pytest.mark.parametrize("tries", [0, counts.TRIES])
 @settings(PROPERTY, max_examples=200)
-@given(shot_requests(), SEEDS)
-def test_shots_are_found_whenever_they_exist(request: tuple[list[int], list[int], int], seed: int) -> None:
+@given(request=shot_requests(), seed=SEEDS)
+def test_shots_are_found_whenever_they_exist(tries: int, request: Any, seed: int) -> None:
+    """With and without luck: after no tries every client takes the largest stocks."""
     stock, ways, size = request
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "TRIES", tries)
+        check_shots(stock, ways, size, seed)
+
+
+def check_shots(stock: list[int], ways: list[int], size: int, seed: int) -> None:
     wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
     if not placed(stock, ways, size):
         with pytest.raises(ConfigError, match="partition.shots"):
@@ -261,6 +269,13 @@ def test_pathological_clients_own_their_classes(seed: int, clients: int, classes
     for c in range(5):
         shares = table[:, c][table[:, c] > 0]
         assert not len(shares) or shares.max() - shares.min() <= 1
+
+
+def test_pathological_favours_no_class() -> None:
+    """3 clients x 2 classes = 6 places for 5 classes: each of them gets the second owner at some time."""
+    seeds = (np.random.default_rng(seed) for seed in range(40))
+    twice = [(counts.pathological(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
+    assert set(twice) == set(range(5))
 
 
 @PROPERTY
