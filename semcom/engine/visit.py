@@ -134,7 +134,7 @@ def confusion(world: World, views: Mapping[str, View], snr_db: float | None, tab
 
 @torch.no_grad()
 def predict(world: World, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
-    """Classes that a client's model gives to uint8 images `[b, channels, 32, 32]`, through the channel: int64 `[b]`, CPU.
+    """Classes that a client's model gives to uint8 images `[b, channels, 32, 32]`, through the channel: int64 `[b]`.
 
     Raises ConfigError for images of another shape or type, or a client that has no model in the view.
     """
@@ -155,7 +155,8 @@ def predict(world: World, view: View, client: int, images: Tensor, snr_db: float
     table = Ragged(
         torch.arange(start, start + n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0)
     )
-    one, answers = view.population.rows(np.array([client])), []
+    one = view.population.rows(np.array([client]))
+    answers = [torch.zeros(1, 0, dtype=torch.int64, device=world.device)]  # what no image at all gives
 
     def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
         answers.append(
