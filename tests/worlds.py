@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from semcom.config import RunConfig
+from semcom.data.datasets import Dataset
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.population import Population
 from semcom.engine.world import World
-from semcom.registry import ENCODERS, METHODS
+from semcom.registry import DATASETS, ENCODERS, METHODS
 from semcom.resolve import resolve
 
 
@@ -41,7 +43,31 @@ def linear(channels: int, features: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(2 * channels, features, bias=False))
 
 
+@ENCODERS.register("test-patches")
+def patches(channels: int, features: int) -> nn.Module:
+    """Conv + BatchNorm + Conv on `[b, channels, 32, 32]`, the size of all images in a whole run."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 3, 8, 8, bias=False),
+        nn.BatchNorm2d(3),
+        nn.LeakyReLU(0.2),
+        nn.Conv2d(3, features, 4, bias=False),
+        nn.Flatten(),
+    )
+
+
+@DATASETS.register("test-bars")
+def bars(root: str | None) -> Dataset:
+    """Four classes of 8x8 images, each with one bright bar of its own on noise; 100 to train, 60 to test."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(160) % 4
+    images = rng.integers(0, 128, (160, 1, 8, 8))
+    images[np.arange(160), 0, 2 * labels] += 128
+    return Dataset("test-bars", images.astype(np.uint8), labels.astype(np.int64), 100, ("a", "b", "c", "d"))
+
+
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "data": {},
+    "partition": {},
     "model": {"features": 4},
     "channel": {},
     "air": {},
@@ -59,6 +85,14 @@ def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunCo
     }
     sections["model"] = type(base.model)(**{**vars(sections["model"]), "encoder": encoder})
     return resolve(RunConfig(**{**vars(base), **sections, **overrides}))
+
+
+def request(method: str = "fedavg", **overrides: Any) -> RunConfig:
+    """A whole run on `test-bars` in a moment: four clients of different sizes, last batches smaller, 6 rounds."""
+    overrides["data"] = {"name": "test-bars"}
+    overrides["partition"] = {"ways": 2, "shots": 5, "shots_spread": 3, **overrides.get("partition", {})}
+    overrides["train"] = {"rounds": 6, "batch_size": 4, **overrides.get("train", {})}
+    return settings(method, overrides.pop("encoder", "test-patches"), overrides.pop("clients", 4), **overrides)
 
 
 def ragged(sizes: Sequence[int], start: int = 0) -> Ragged:
@@ -156,3 +190,14 @@ def client(pop: Population, k: int) -> dict[str, Tensor]:
     """The tensors of one client's model, without the client axis."""
     cohort = pop.rows(np.array([k])).cohorts[0]
     return {name: t[0] for name, t in cohort.tensors.items()}
+
+
+def plain(tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Logits of one client's `test-patches` or `test-conv` model over an ideal link, in torch's own words."""
+    stride = 8 if tensors["encoder.0.weight"].shape[-1] == 8 else 2
+    y = functional.conv2d(x, tensors["encoder.0.weight"], stride=stride, padding=0 if stride == 8 else 1)
+    bn = {name: tensors[f"encoder.1.{name}"] for name in ("running_mean", "running_var", "weight", "bias")}
+    y = functional.leaky_relu(functional.batch_norm(y, **bn), 0.2)
+    y = functional.conv2d(y, tensors["encoder.3.weight"]).flatten(1)
+    y = y / y.square().mean(1, keepdim=True).sqrt()
+    return y @ tensors["head.0.weight"].T + tensors["head.0.bias"]
