@@ -13,7 +13,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from semcom.config import ConfigError, PartitionConfig
-from semcom.data import counts
 from semcom.data.datasets import Dataset
 from semcom.data.partitions import Split, default_shots, partition, write_split
 
@@ -59,73 +58,6 @@ def refused(config: PartitionConfig, clients: int, dataset: Dataset = EVEN) -> s
         partition(dataset, config, clients, 0)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def placed(stock: list[int], ways: list[int], size: int) -> bool:
-    """Whether each client can have `size` samples of `ways[k]` classes, by trying everything."""
-    if not ways:
-        return True
-    for chosen in itertools.combinations(range(len(stock)), ways[0]):
-        rest = [n - size * (c in chosen) for c, n in enumerate(stock)]
-        if min(rest) >= 0 and placed(rest, ways[1:], size):
-            return True
-    return False
-
-
-@st.composite
-def shot_requests(draw: Any, classes: int = 4, clients: int = 4, shots: int = 4) -> tuple[list[int], list[int], int]:
-    """Samples per class, ways per client, shots: small enough to try everything."""
-    there = draw(st.integers(1, classes))
-    stock = draw(st.lists(st.integers(0, 9), min_size=there, max_size=there))
-    ways = draw(st.lists(st.integers(1, there), min_size=1, max_size=clients))
-    return stock, ways, draw(st.integers(1, shots))
-
-
-@pytest.mark.parametrize("tries", [0, counts.TRIES])
-@settings(PROPERTY, max_examples=200)
-@given(request=shot_requests(), seed=SEEDS)
-def test_shots_are_found_whenever_they_exist(tries: int, request: Any, seed: int) -> None:
-    """With and without luck: after no tries every client takes the largest stocks."""
-    stock, ways, size = request
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counts, "TRIES", tries)
-        check_shots(stock, ways, size, seed)
-
-
-def check_shots(stock: list[int], ways: list[int], size: int, seed: int) -> None:
-    wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
-    if not placed(stock, ways, size):
-        with pytest.raises(ConfigError, match="partition.shots"):
-            counts.shots(*wanted, np.random.default_rng(seed))
-        return
-    table = counts.shots(*wanted, np.random.default_rng(seed))
-    assert ((table > 0).sum(axis=1) == ways).all() and set(np.unique(table)) <= {0, size}
-    assert (table.sum(axis=0) <= stock).all()
-
-
-def fewest_additions(stock: list[int], ways: list[int], size: int) -> int:
-    """The fewest samples to add so that the clients can be placed, by trying everything in order."""
-    for total in itertools.count():
-        for ends in itertools.combinations_with_replacement(range(total + 1), len(stock) - 1):
-            added = np.diff([0, *ends, total])
-            if placed([n + int(a) for n, a in zip(stock, added, strict=True)], ways, size):
-                return total
-    raise AssertionError
-
-
-@PROPERTY
-@given(shot_requests(classes=3, clients=3, shots=3))
-def test_the_missing_samples_are_the_fewest_that_help(request: tuple[list[int], list[int], int]) -> None:
-    stock, ways, size = request
-    assert counts.missing_samples(np.array(stock), np.array(ways), size) == fewest_additions(stock, ways, size)
-
-
-def test_a_tight_request_is_met_for_every_seed() -> None:
-    """Every sample is needed: a careless draw gets stuck here."""
-    stock, ones = np.array([5, 4, 3, 2, 1]), np.ones(5, dtype=np.int64)
-    for seed in range(40):
-        table = counts.shots(stock, 3 * ones, ones, np.random.default_rng(seed))
-        assert table.sum(axis=0).tolist() == [5, 4, 3, 2, 1] and (table.sum(axis=1) == 3).all()
 
 
 def test_classes_of_shots_are_uniform() -> None:
@@ -194,102 +126,6 @@ def test_the_seed_alone_decides(seed: int, kind: Any) -> None:
     np.random.seed(0)
     assert same(first, partition(EVEN, config, 4, seed))
     assert not same(first, partition(EVEN, config, 4, seed + 1))
-
-
-@PROPERTY
-@given(SEEDS, st.integers(1, 10), st.floats(0.05, 50))
-def test_dirichlet_gives_everyone_the_minimum(seed: int, least: int, beta: float) -> None:
-    table = counts.dirichlet(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
-    assert table.sum(axis=0).tolist() == [60, 40, 50]
-    assert table.sum(axis=1).min() >= least and table.min() >= 0
-
-
-def test_balanced_dirichlet_stops_a_full_client() -> None:
-    """Who has his share of the total gets nothing of later classes, so nobody exceeds it by more than one class."""
-    rng = np.random.default_rng(0)
-    stock = np.full(10, 100)
-    for _ in range(50):
-        before = np.cumsum(counts.dirichlet(stock, 8, 0.3, 1, rng), axis=1)
-        full = before[:, :-1] >= 1000 / 8
-        assert (np.diff(before, axis=1)[full] == 0).all()
-
-
-@pytest.mark.parametrize("least", [0, 1])
-def test_large_beta_divides_evenly(least: int) -> None:
-    """Dir(beta) over K has standard deviation sqrt((K-1) / (K^2 (K beta + 1))): beta = 1e4, K = 5 gives 0.0018."""
-    table = counts.dirichlet(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
-    assert np.abs(table - 2000).max() < 5 * 18 + 1
-
-
-def test_plain_dirichlet_has_its_moments() -> None:
-    """Shares of class 0: mean 1/K, variance (K-1) / (K^2 (K beta + 1)) = 0.16 / 3.5 for K = 5, beta = 0.5."""
-    rng = np.random.default_rng(1)
-    shares = np.array([counts.dirichlet(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
-    assert np.allclose(shares.sum(axis=1), 1)
-    assert np.allclose(shares.mean(axis=0), 0.2, atol=5 * np.sqrt(0.16 / 3.5 / 600))
-    assert shares.var() == pytest.approx(0.16 / 3.5, rel=0.15)
-
-
-@PROPERTY
-@given(SEEDS, st.integers(1, 9), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
-def test_dirichlet_clients_are_equal(seed: int, clients: int, beta: float) -> None:
-    stock = np.array([7, 30, 11, 0, 52])
-    table = counts.dirichlet_client(stock, clients, beta, np.random.default_rng(seed))
-    assert (table.sum(axis=1) == 100 // clients).all()
-    assert (table.sum(axis=0) <= stock).all() and table.min() >= 0
-
-
-def test_beta_sets_how_pure_a_client_is() -> None:
-    """Largest share of a class in a client: nearly 1 for a tiny beta, falling to 1/C for a large one."""
-    purest = []
-    for beta in (1e-3, 0.1, 1.0, 1e6):
-        table = counts.dirichlet_client(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
-        purest.append((table / 5000).max(axis=1).mean())
-    assert purest[0] > 0.85 and purest == sorted(purest, reverse=True)
-    assert purest[-1] < 0.2 + 5 * np.sqrt(0.16 / 5000)
-
-
-def test_dirichlet_client_treats_clients_alike() -> None:
-    """No client is served first: late ones would be left with what nobody wants (5 standard errors)."""
-    rng = np.random.default_rng(4)
-    tables = [counts.dirichlet_client(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
-    purity = np.array([(table / 100).max(axis=1) for table in tables])
-    assert np.abs(purity.mean(axis=0) - purity.mean()).max() < 5 * purity.std() / np.sqrt(150)
-
-
-@PROPERTY
-@given(SEEDS, st.integers(1, 7), st.integers(1, 5))
-def test_pathological_clients_own_their_classes(seed: int, clients: int, classes: int) -> None:
-    stock = np.array([40, 37, 60, 41, 52])
-    table = counts.pathological(stock, clients, classes, np.random.default_rng(seed))
-    assert ((table > 0).sum(axis=1) == classes).all()
-    owners = (table > 0).sum(axis=0)
-    assert owners.max() - owners.min() <= 1
-    assert table.sum(axis=0).tolist() == np.where(owners > 0, stock, 0).tolist()
-    for c in range(5):
-        shares = table[:, c][table[:, c] > 0]
-        assert not len(shares) or shares.max() - shares.min() <= 1
-
-
-def test_pathological_favours_no_class() -> None:
-    """3 clients x 2 classes = 6 places for 5 classes: each of them gets the second owner at some time."""
-    seeds = (np.random.default_rng(seed) for seed in range(40))
-    twice = [(counts.pathological(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
-    assert set(twice) == set(range(5))
-
-
-@PROPERTY
-@given(SEEDS, st.integers(1, 30))
-def test_iid_parts_are_equal_and_random(seed: int, clients: int) -> None:
-    stock = np.array([50, 20, 30])
-    table = counts.iid(stock, clients, np.random.default_rng(seed))
-    sizes = table.sum(axis=1)
-    assert sizes.max() - sizes.min() <= 1 and table.sum(axis=0).tolist() == stock.tolist()
-
-
-def test_own_test_images_follow_the_training_proportions() -> None:
-    table = np.array([[30, 0, 7], [10, 0, 0], [20, 0, 0]])
-    assert counts.in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
 
 
 @PROPERTY
