@@ -183,8 +183,8 @@ class RunConfig:
     """k: clients trained at once (None: 1 on a CPU, all on a GPU)."""
 
 
-NOT_IDENTITY = ("out", "device", "chunk")
-"""Fields that do not change what a run computes, so they are not in its hash."""
+NOT_IDENTITY = ("out", "device", "chunk", "data.root")
+"""Fields that only say where or how a run is carried out: they are not in its hash."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -218,7 +218,10 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
 
 def run_hash(config: RunConfig) -> str:
     """Identity of a resolved configuration: 12 hexadecimal digits; `NOT_IDENTITY` fields do not count."""
-    values = {k: v for k, v in to_dict(config).items() if k not in NOT_IDENTITY}
+    values = to_dict(config)
+    for name in NOT_IDENTITY:
+        section, _, field_name = name.rpartition(".")
+        del (values[section] if section else values)[field_name]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

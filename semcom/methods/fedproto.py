@@ -1,7 +1,8 @@
 """FedProto: clients exchange class prototypes and keep their models.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang, "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
-2022, Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global ones, d per existing class.
+2022, Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global ones, d per class that
+has one.
 """
 
 from __future__ import annotations
