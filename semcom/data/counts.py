@@ -12,7 +12,7 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 
 Table = npt.NDArray[np.int64]
-REDRAWS = 1000
+REDRAWS = 20_000
 """How often `dirichlet` is drawn before its minimum size is called impossible."""
 TRIES = 20
 """How often a client's classes are drawn before the classes with the largest stock are taken."""
@@ -136,15 +136,15 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
 
     With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
     nothing of the following classes, and all is drawn again until every client has at least `least` samples (after
-    1,000 draws: ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
+    20,000 draws: ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
     """
-    for _ in range(REDRAWS):
+    for _ in range(REDRAWS if clients * least <= stock.sum() else 0):
         table = _dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
         if table.sum(axis=1).min() >= least:
             return table
     raise ConfigError(
-        f"partition.min-size: no draw out of {REDRAWS} gave each of {clients} clients {least} of the {stock.sum()} "
-        "samples; lower it or clients, raise partition.beta, or take 0 for the plain form"
+        f"partition.min-size: {least} for each of {clients} clients is not met by any draw of the {stock.sum()} samples; "
+        "lower it or clients, raise partition.beta, or take 0 for the plain form"
     )
 
 

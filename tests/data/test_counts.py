@@ -178,3 +178,9 @@ def test_iid_parts_are_equal_and_random(seed: int, clients: int) -> None:
 def test_own_test_images_follow_the_training_proportions() -> None:
     table = np.array([[30, 0, 7], [10, 0, 0], [20, 0, 0]])
     assert counts.in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
+
+
+def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "REDRAWS", 20)
+    with pytest.raises(ConfigError, match="partition.min-size: 10 for each of 10 clients is not met by any draw"):
+        counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))

@@ -244,7 +244,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             81,
             "partition.classes: class 0 has 80 samples for 81 clients",
         ),
-        (PartitionConfig(kind="dirichlet", min_size=81), 5, "partition.min-size: no draw"),
+        (PartitionConfig(kind="dirichlet", min_size=81), 5, "partition.min-size: 81 for each of 5 clients"),
         (PartitionConfig(kind="iid"), 300, "'iid' leaves client 0 of 300 without test samples"),
         (PartitionConfig(kind="iid"), 500, "of 500 without training samples"),
     ],
