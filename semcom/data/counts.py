@@ -143,7 +143,7 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
         if table.sum(axis=1).min() >= least:
             return table
     raise ConfigError(
-        f"partition.min-size: {least} for each of {clients} clients is not met by any draw of the {stock.sum()} samples; "
+        f"partition.min-size: {least} for each of {clients} clients is met by no draw of the {stock.sum()} samples; "
         "lower it or clients, raise partition.beta, or take 0 for the plain form"
     )
 

@@ -182,5 +182,5 @@ def test_own_test_images_follow_the_training_proportions() -> None:
 
 def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "REDRAWS", 20)
-    with pytest.raises(ConfigError, match="partition.min-size: 10 for each of 10 clients is not met by any draw"):
+    with pytest.raises(ConfigError, match="partition.min-size: 10 for each of 10 clients is met by no draw"):
         counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
