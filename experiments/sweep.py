@@ -115,7 +115,7 @@ def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:
 
     Fields that `semcom sweep` has no flag for make it a call of `sweep` in Python.
     """
-    fields = {key: value for key, value in overrides.items() if key not in (*NOT_IDENTITY, *results.PLACES)}
+    fields = {key: value for key, value in overrides.items() if key not in NOT_IDENTITY}
     if set(fields) <= {"plugins"}:
         plugins = (word for plugin in fields.get("plugins", ()) for word in ("--plugin", plugin))
         return shlex.join(["semcom", "sweep", name, "--scale", scale, *plugins])
