@@ -66,9 +66,9 @@ def own_batchnorm(module: nn.Module) -> nn.Module:
     Raises ValueError for one that keeps no running statistics or averages them cumulatively (`momentum=None`).
     """
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-        if module.momentum is None or not module.track_running_stats:
+        if module.momentum is None or module.running_mean is None:
             raise ValueError("batch normalisation needs running statistics and a momentum")
-        own = BatchNorm(module.num_features, module.eps, module.momentum, module.affine)
+        own = BatchNorm(module.num_features, module.eps, module.momentum, module.affine).to(module.running_mean.dtype)
         own.load_state_dict({k: v for k, v in module.state_dict().items() if k != "num_batches_tracked"})
         return own
     for name, child in module.named_children():
