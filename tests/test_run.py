@@ -218,11 +218,11 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path) ->
 def test_a_run_touches_no_global_generator(tmp_path: Path) -> None:
     for method in ARMS:
         torch.manual_seed(5), np.random.seed(5), random.seed(5)
-        before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+        before = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].tolist(), random.getstate()
         result = run(worlds.request(method, train={"rounds": 1, "participation": 0.5}))
         result.predict(0, np.zeros((2, 1, 32, 32), np.uint8))
         assert torch.equal(torch.get_rng_state(), before[0])
-        assert np.random.get_state()[1].tolist() == before[1] and random.getstate() == before[2]
+        assert np.random.get_state(legacy=False)["state"]["key"].tolist() == before[1] and random.getstate() == before[2]
 
 
 @pytest.mark.parametrize("method", ARMS)

@@ -196,8 +196,8 @@ def plain(tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
     """Logits of one client's `test-patches` or `test-conv` model over an ideal link, in torch's own words."""
     stride = 8 if tensors["encoder.0.weight"].shape[-1] == 8 else 2
     y = functional.conv2d(x, tensors["encoder.0.weight"], stride=stride, padding=0 if stride == 8 else 1)
-    bn = {name: tensors[f"encoder.1.{name}"] for name in ("running_mean", "running_var", "weight", "bias")}
-    y = functional.leaky_relu(functional.batch_norm(y, **bn), 0.2)
+    mean, var, scale, shift = (tensors[f"encoder.1.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
+    y = functional.leaky_relu(functional.batch_norm(y, mean, var, scale, shift), 0.2)
     y = functional.conv2d(y, tensors["encoder.3.weight"]).flatten(1)
     y = y / y.square().mean(1, keepdim=True).sqrt()
     return y @ tensors["head.0.weight"].T + tensors["head.0.bias"]
