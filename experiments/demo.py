@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.base import Experiment, Grid
-from semcom.config import DataConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 DEMO = Experiment(
     name="demo",
@@ -16,6 +16,7 @@ DEMO = Experiment(
                 data=DataConfig(name="digits"),
                 partition=PartitionConfig(kind="shots", ways=3, shots=15),
                 clients=20,
+                model=ModelConfig(encoder="dcgan-narrow"),
                 train=TrainConfig(rounds=20, lr=1e-3, batch_size=50, eval_every=10),
             ),
             {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)},

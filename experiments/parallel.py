@@ -10,9 +10,9 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from experiments import results
 from experiments.progress import ERROR, Progress, is_finished, run_folder
 from semcom.config import ConfigError, RunConfig, RunError
+from semcom.files import write_atomically
 
 BACKENDS = ("loky", "ray")
 """joblib backends: processes of this machine; a Ray cluster, whose machines must all see the results' folder."""
@@ -121,7 +121,7 @@ def _attempt(config: RunConfig, runner: Runner) -> None:
     except Exception as error:
         text = f"{_one_line(error)}\n\n{traceback.format_exc()}"
         with suppress(OSError):  # a full disk: the sweep then says that the folder could not be written
-            results.write_atomic(folder / ERROR, text.encode())
+            write_atomically(folder / ERROR, text)
 
 
 def _one_line(error: Exception) -> str:

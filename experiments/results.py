@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
+from semcom.files import write_atomically
 
 TABLE = "results.parquet"
 """Name of a sweep's table inside its folder."""
@@ -87,7 +87,7 @@ def write_table(frame: pd.DataFrame, path: Path) -> Path:
     """Writes the table (Parquet), all of it or nothing."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
-    return write_atomic(path, buffer.getvalue())
+    return write_atomically(path, buffer.getvalue())
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -102,15 +102,3 @@ def read_table(path: Path) -> pd.DataFrame:
     if missing:
         raise ConfigError(f"results: {path} is not the table of a sweep: it has no column {missing[0]!r}")
     return frame
-
-
-def write_atomic(path: Path, data: bytes) -> Path:
-    """Writes `data` to a temporary name, syncs and renames it, so that a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    return path

@@ -15,6 +15,7 @@ from experiments.parallel import Runner, carry_out, check_workers, train
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
+from semcom.files import write_atomically
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -136,7 +137,7 @@ def _store(chosen: Experiment, frame: pd.DataFrame, folder: Path) -> Path:
     frame = frame.sort_values("method", key=lambda arms: arms.map(chosen.arms.index), kind="stable", ignore_index=True)
     path = results.write_table(frame, folder / results.TABLE)
     cells = table.aggregate(frame, chosen.axis)
-    results.write_atomic(folder / "results.md", (table.markdown_table(cells, chosen.axis) + "\n").encode())
+    write_atomically(folder / "results.md", table.markdown_table(cells, chosen.axis) + "\n")
     print(table.text_table(cells, chosen.axis))
     failed = (frame["status"] == "failed").sum()
     if failed:

@@ -11,6 +11,7 @@ from experiments.registry import experiment
 from figures.base import Drawing
 from figures.registry import drawing
 from semcom.config import ConfigError
+from semcom.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,6 @@ def _write(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame, folder: 
     """Draws the numbers and writes the four files, each all or nothing."""
     from matplotlib.figure import Figure
 
-    from experiments.results import write_atomic
     from figures import page, style
 
     with style.ieee():
@@ -83,4 +83,4 @@ def _write(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame, folder: 
         contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
     contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
     contents["md"] = page.page(chosen, frame, numbers).encode()
-    return [write_atomic(folder / f"{chosen.name}.{kind}", data) for kind, data in contents.items()]
+    return [write_atomically(folder / f"{chosen.name}.{kind}", data) for kind, data in contents.items()]

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from semcom.config import ConfigError, RunConfig, from_dict, run_hash, to_dict
+from semcom.files import write_atomically
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file under a temporary name, syncs and renames it."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 class Folder:

@@ -8,7 +8,6 @@ N samples, n_c of them of class c; m classes per client (ways), q samples of eac
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from semcom.config import ConfigError, PartitionConfig
 from semcom.data import counts
 from semcom.data.archive import read_archive
 from semcom.data.datasets import Dataset, Indices
+from semcom.files import write_atomically
 
 Lists = tuple[Indices, ...]
 
@@ -73,18 +73,12 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
 
 def write_split(path: str | Path, split: Split) -> None:
     """Writes train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
         if len(validation):
             arrays[f"validation_{client}"] = validation
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "wb") as file:
-        np.savez_compressed(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
 
 
 def read_split(path: str | None, clients: int, images: int) -> tuple[Lists, Lists, Lists]:

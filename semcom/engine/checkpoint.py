@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.population import Population
+from semcom.files import write_atomically
 
 
 def state_dict(state: Any) -> dict[str, Any]:
@@ -57,13 +57,8 @@ def _fit(like: Tensor, value: Any) -> Tensor:
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Writes atomically: a temporary file, synced, renamed."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Writes a checkpoint atomically."""
+    write_atomically(path, lambda file: torch.save(content, file))
 
 
 def load(path: Path) -> dict[str, Any]:

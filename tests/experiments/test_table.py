@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.results import flatten, read_table, table, write_atomic, write_table
+from experiments.results import flatten, read_table, table, write_table
 from experiments.table import aggregate, markdown_table, text_table
 from semcom.config import ConfigError
 
@@ -78,9 +78,3 @@ def test_unreadable_tables_are_one_line(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "results.parquet")
     with pytest.raises(ConfigError, match="is not the table of a sweep: it has no column 'experiment'$"):
         read_table(tmp_path)
-
-
-def test_atomic_write_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
-    for data in (b"one", b"two"):
-        assert write_atomic(tmp_path / "new" / "file", data).read_bytes() == data
-    assert [p.name for p in (tmp_path / "new").iterdir()] == ["file"]
