@@ -82,7 +82,7 @@ def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
     """A copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `seed`) replaced.
 
     Raises:
-        ConfigError: names a field that does not exist. (What `hyper` may hold is checked by `semcom.run.resolve`.)
+        ConfigError: names a field that does not exist. (What `hyper` may hold is checked by `semcom.resolve`.)
     """
     for name, value in values.items():
         section, _, rest = name.partition(".")

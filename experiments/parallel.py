@@ -22,10 +22,10 @@ Runner = Callable[[RunConfig], object]
 
 
 def train(config: RunConfig) -> None:
-    """`semcom.run.run` on one thread: a process per core beats threads for models this small."""
+    """`semcom.run` on one thread: a process per core beats threads for models this small."""
     import torch
 
-    from semcom.run import run
+    from semcom.runner import run
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -20,7 +20,7 @@ from semcom.files import write_atomically
 
 def resolve(config: RunConfig) -> RunConfig:
     """`semcom.resolve`, imported when it is needed since it imports torch. Raises ConfigError."""
-    from semcom.resolve import resolve as resolve_run
+    from semcom.request import resolve as resolve_run
 
     try:
         return resolve_run(config)

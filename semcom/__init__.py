@@ -11,9 +11,7 @@ What needs torch is imported when it is first used, so that `import semcom` is q
 from __future__ import annotations
 
 import importlib
-import sys
 from importlib import metadata
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import (
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
     from semcom.engine.population import Population
     from semcom.methods.base import Method
     from semcom.registry import DATASETS, ENCODERS, HEADS, METHODS
-    from semcom.resolve import resolve
-    from semcom.run import Result, run
+    from semcom.request import resolve
+    from semcom.runner import Result, run
 
 try:
     __version__ = metadata.version("semcom")
@@ -47,9 +45,9 @@ _LAZY = {
     "METHODS": "semcom.registry",
     "Method": "semcom.methods.base",
     "Population": "semcom.engine.population",
-    "Result": "semcom.run",
-    "resolve": "semcom.resolve",
-    "run": "semcom.run",
+    "Result": "semcom.runner",
+    "resolve": "semcom.request",
+    "run": "semcom.runner",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 
@@ -81,14 +79,3 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'semcom' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
-
-
-class _Package(ModuleType):
-    """Keeps `semcom.run` and `semcom.resolve` the functions: a module that is imported replaces what has its name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _LAZY or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

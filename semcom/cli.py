@@ -142,7 +142,6 @@ def sweep(words: list[str]) -> None:
 def figure(words: list[str]) -> None:
     """`semcom figure FIGURE`."""
     from figures.registry import FIGURES
-
     from semcom import flags
 
     with _request():

@@ -1,6 +1,6 @@
 """The configuration of a run: frozen dataclasses that the command line, the results and Python share.
 
-A field that is `None` is open: `resolve` (in `semcom.run`) fills it from the preset or the common
+A field that is `None` is open: `semcom.resolve` fills it from the preset or the common
 defaults, and the resolved configuration is what is stored. This module does not import torch.
 """
 

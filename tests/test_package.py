@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -39,11 +38,6 @@ def test_every_export_is_there() -> None:
         assert getattr(semcom, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'rnu'"):
         _ = semcom.rnu
-
-
-def test_run_and_resolve_stay_functions_when_modules_of_their_names_are_imported() -> None:
-    modules = [importlib.import_module(f"semcom.{name}") for name in ("run", "resolve")]
-    assert [semcom.run, semcom.resolve] == [modules[0].run, modules[1].resolve]
 
 
 QUICK = ["from semcom import RunConfig, METHODS", "import semcom.cli; semcom.cli.main(['--help'])"]

@@ -16,7 +16,7 @@ from semcom.engine import fit as fit_module
 from semcom.engine.checkpoint import state_dict
 from semcom.registry import METHODS
 from semcom.results import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder
-from semcom.run import Result, Runner, run
+from semcom.runner import Result, Runner, run
 from tests import worlds
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")

@@ -16,7 +16,7 @@ from semcom.data.federation import Federation, Ragged
 from semcom.engine.population import Population
 from semcom.engine.world import World
 from semcom.registry import DATASETS, ENCODERS, METHODS
-from semcom.resolve import resolve
+from semcom.request import resolve
 
 
 @ENCODERS.register("test-conv")

@@ -24,7 +24,7 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.metrics.accuracy import headline, per_class, per_client, spread
 from semcom.registry import METHODS
-from semcom.resolve import find_device, resolve
+from semcom.request import find_device, resolve
 from semcom.results import CHECKPOINT, Folder, commit, versions
 
 OnRound = Callable[[dict[str, Any]], None]
