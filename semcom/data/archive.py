@@ -25,11 +25,10 @@ def read_archive(path: Path, blame: str, wanted: Container[str] | None = None) -
     """
     if not path.is_file():
         raise ConfigError(f"{blame} is not there; give the path of an .npz file")
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle and advise to load it unsafely
+        raise ConfigError(f"{blame} is no readable .npz archive of plain arrays (not a zip file)")
     try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it holds a single array")
-        with archive:
+        with np.load(path, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files if wanted is None or key in wanted}
     except DAMAGED as error:
         raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
