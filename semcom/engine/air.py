@@ -78,9 +78,9 @@ class Air:
         return self._models("down", pop.spread(part), part)
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
-        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers of it are counted."""
+        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers of it are sent, the others are zero."""
         self._count(direction, floats)
-        return self._noisy(direction, name, values, ids) if self.config.parameters == "analog" else values
+        return self._noisy(direction, name, values, ids, floats) if self.config.parameters == "analog" else values
 
     def features(self, samples: np.ndarray, d: int, classes: int, back: bool = True) -> None:
         """Counts features and labels up and, with `back`, gradients down, for `samples` `[n]` visited per client."""
@@ -122,10 +122,16 @@ class Air:
             cohorts.append(type(c)(c.network, sent, c.ids, c.shared))
         return Population(tuple(cohorts))
 
-    def _noisy(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Uncoded transmission: scaled by its r.m.s. (side information, error-free), two numbers per symbol."""
+    def _noisy(
+        self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
+    ) -> Tensor:
+        """Uncoded transmission: scaled by its r.m.s. (side information, error-free), two numbers per symbol.
+
+        The r.m.s. is that of the `floats` numbers sent (None: all), so that zeros that are not sent lend no power.
+        """
         flat = values.reshape(len(values), -1)
-        rms = flat.square().mean(1, keepdim=True).sqrt()
+        sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
+        rms = (flat.square().sum(1, keepdim=True) / torch.as_tensor(sent[:, None]).to(flat)).sqrt()
         unit = torch.where(rms > 0, flat / rms, 0.0)
         unit = torch.nn.functional.pad(unit, (0, unit.shape[1] % 2))
         drawn = [self.draw(direction, name, int(k), unit.shape[1]) for k in ids]
