@@ -222,7 +222,9 @@ def test_a_run_touches_no_global_generator(tmp_path: Path) -> None:
         result = run(worlds.request(method, train={"rounds": 1, "participation": 0.5}))
         result.predict(0, np.zeros((2, 1, 32, 32), np.uint8))
         assert torch.equal(torch.get_rng_state(), before[0])
-        assert np.random.get_state(legacy=False)["state"]["key"].tolist() == before[1] and random.getstate() == before[2]
+        assert (
+            np.random.get_state(legacy=False)["state"]["key"].tolist() == before[1] and random.getstate() == before[2]
+        )
 
 
 @pytest.mark.parametrize("method", ARMS)

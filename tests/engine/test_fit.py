@@ -1,4 +1,4 @@
-"""Local training: against a plain loop in torch's own words, and what must not depend on chunks, order or neighbours."""
+"""Local training against a plain loop in torch's own words, and what must not depend on chunks, order or neighbours."""
 
 from __future__ import annotations
 

@@ -1,0 +1,258 @@
+"""What is sent: counted by formula, and as noisy as the channel says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.registry import METHODS
+from tests import worlds
+
+BOTH = ("encoder.", "head.")
+CONV = 3 * 16 + 4 * 3 + 4 * 3 * 16
+"""test-conv: 3 filters of 1x4x4, BatchNorm's two parameters and two buffers, 4 filters of 3x4x4."""
+HEAD = 3 * 4 + 3
+AIR = {"bits_per_float": 16, "bits_per_use": 4.0, "bandwidth_hz": 1000.0, "symbol_energy": 0.5}
+SIZES = (7, 5, 3)
+
+
+def rounds(method: str, n: int = 2, **options: Any) -> World:
+    """A world after n rounds."""
+    w = worlds.world(method, SIZES, **{"air": AIR, **options})
+    w.air.client_rounds = 0  # the helper has begun a round already
+    arm = METHODS.get(method)(w.config.hyper)
+    state = arm.setup(w)
+    for round_ in range(1, n + 1):
+        w.begin(round_)
+        state = arm.round(state, w)
+    return w
+
+
+def traffic(floats: float, bits: float, uses: float, clients: int) -> dict[str, float]:
+    """Of one client in one round, by the definitions of `AirConfig`."""
+    share = AIR["bandwidth_hz"] / clients
+    return {
+        "floats": floats,
+        "bits": bits,
+        "uses": uses,
+        "airtime_s": uses / share,
+        "energy_j": uses * AIR["symbol_energy"],
+    }
+
+
+def error_free(floats: float, clients: int = 3) -> dict[str, float]:
+    return traffic(floats, 16 * floats, 4 * floats, clients)
+
+
+NOTHING = traffic(0, 0, 0, 3)
+
+
+def test_fedavg_sends_parameters_and_buffers_both_ways() -> None:
+    sent = rounds("fedavg").air.per_client_round()
+    assert sent == {"up": pytest.approx(error_free(CONV + HEAD)), "down": pytest.approx(error_free(CONV + HEAD))}
+
+
+def test_uncoded_exchange_takes_half_a_use_per_number() -> None:
+    sent = rounds("fedavg", air={**AIR, "parameters": "analog"}).air.per_client_round()
+    expected = traffic(CONV + HEAD, 0, math.ceil((CONV + HEAD) / 2), 3)
+    assert (CONV + HEAD) % 2  # the odd number fills a symbol of its own
+    assert sent == {"up": pytest.approx(expected), "down": pytest.approx(expected)}
+
+
+def test_local_training_sends_nothing() -> None:
+    assert rounds("local").air.per_client_round() == {"up": NOTHING, "down": NOTHING}
+
+
+def test_only_participants_count() -> None:
+    w = rounds("fedavg", n=4, train={"participation": 0.67})
+    assert w.air.client_rounds == 8
+    assert w.air.per_client_round()["up"] == pytest.approx(error_free(CONV + HEAD, clients=2))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_fedproto_sends_prototypes(n: int) -> None:
+    w = rounds("fedproto", n)
+    owned = w.federation.owned
+    assert w.air.per_client_round()["up"] == pytest.approx(error_free(4 * owned.sum() / 3))
+    existing = owned.any(0).sum()
+    assert w.air.per_client_round()["down"] == pytest.approx(error_free(4 * existing * (n - 1) / n))  # none at first
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3])
+@pytest.mark.parametrize("participation", [1.0, 0.67])
+def test_fedcl_sends_features_and_labels_up_and_gradients_down(chunk: int, participation: float) -> None:
+    """d numbers and log2 C bits per visited sample up, d numbers down; whatever the chunk."""
+    w = rounds("fedcl", chunk=chunk, train={"local_epochs": (1, 2, 3), "participation": participation})
+    samples, clients = 0, 0
+    for round_ in (1, 2):
+        w.round = round_
+        ids = w.sample()
+        clients = len(ids)
+        samples += sum(SIZES[k] * (1, 2, 3)[k] for k in ids)
+    mean = samples / (2 * clients)
+    labels = mean * math.log2(3)
+    up = traffic(4 * mean, labels, 2 * mean + labels / 4, clients)
+    assert w.air.per_client_round()["up"] == pytest.approx(up)
+    assert w.air.per_client_round()["down"] == pytest.approx(traffic(4 * mean, 0, 2 * mean, clients))
+    assert w.visited == samples
+
+
+def test_a_pass_more_goes_up_only() -> None:
+    w = worlds.world("fedcl", SIZES, air=AIR)
+    w.count_uplink(np.array([0, 2]))
+    labels = 10 * math.log2(3)
+    assert w.air.totals["up"].floats == 40 and w.air.totals["up"].bits == pytest.approx(labels)
+    assert w.air.totals["up"].uses == pytest.approx(20 + labels / 4) and w.air.totals["down"].uses == 0
+
+
+def test_counters_come_back() -> None:
+    w = rounds("fedcl")
+    fresh = worlds.world("fedcl", SIZES, air=AIR)
+    fresh.resume(w.counters())
+    assert fresh.counters() == w.counters()
+    assert fresh.meters["train_up"].snr_db() == w.meters["train_up"].snr_db()
+
+
+# -- uncoded exchange ------------------------------------------------------------------------------------------------
+
+BIG = 64, 501
+"""Clients, and numbers of a tensor (odd)."""
+ALL = np.full(BIG[0], BIG[1])
+
+
+def analog(kind: str = "awgn", **channel: Any) -> World:
+    config = {"kind": kind, **channel}
+    return worlds.world("local", sizes=(1,) * BIG[0], air={"parameters": "analog"}, channel=config)
+
+
+def values(scale: Tensor | float = 3.0) -> Tensor:
+    return scale * torch.randn(*BIG, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+def five_errors(samples: Tensor, expected: float) -> bool:
+    return bool((samples.mean() - expected).abs() < 5 * samples.std() / samples.numel() ** 0.5)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+@pytest.mark.parametrize("snr", [0.0, 10.0])
+def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
+    """Noise power over the client's own mean square: 10^(-snr / 10), every client, whatever its scale."""
+    scale = torch.logspace(-6, 6, BIG[0], dtype=torch.float64)[:, None]
+    sent = values(scale)
+    channel = {"snr_db": snr} if direction == "up" else {"snr_db": 55.0, "downlink_snr_db": snr}
+    w = analog(**channel)
+    got = w.air.send(direction, "x", sent, np.arange(BIG[0]), ALL)
+    assert got.shape == sent.shape
+    relative = (got - sent).square() / sent.square().mean(1, keepdim=True)
+    assert five_errors(relative, 10 ** (-snr / 10))
+    assert five_errors((got - sent) / scale, 0.0)
+    assert five_errors(relative[:, -1], 10 ** (-snr / 10))  # the odd one out too
+    assert w.air.totals[direction].floats == BIG[0] * BIG[1]
+
+
+def test_each_client_has_its_own_snr_and_noise() -> None:
+    sent, low = values(), BIG[0] // 2
+    w = analog(snr_db=",".join(["0"] * low + ["30"] * low))
+    noise = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL) - sent
+    power = noise.square() / sent.square().mean(1, keepdim=True)
+    assert five_errors(power[:low], 1.0) and five_errors(power[low:], 1e-3)
+    correlation = torch.corrcoef(noise) - torch.eye(BIG[0], dtype=torch.float64)
+    assert correlation.abs().max() < 6 / BIG[1] ** 0.5
+
+
+def test_noise_is_keyed_by_direction_name_round_and_client() -> None:
+    sent, w = values(), analog()
+
+    def noise(direction: Any, name: str, ids: list[int]) -> Tensor:
+        return w.air.send(direction, name, sent[ids], np.array(ids), np.full(len(ids), BIG[1])) - sent[ids]
+
+    one = noise("up", "x", [3, 5])
+    assert torch.equal(one[1], noise("up", "x", [5])[0])  # neighbours do not matter
+    assert not torch.equal(one, noise("down", "x", [3, 5])) and not torch.equal(one, noise("up", "y", [3, 5]))
+    w.begin(2)
+    assert not torch.equal(one, noise("up", "x", [3, 5]))
+
+
+@pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
+def test_faded_exchange_is_equalised(coherence: str) -> None:
+    """Zero forcing: without noise what was sent; with it |n|^2 no / |h|^2, below no for half of the symbols."""
+    sent, ids = values(), np.arange(BIG[0])
+    clean = analog("rayleigh", equaliser="zf", coherence=coherence, snr_db="inf")
+    assert (clean.air.send("up", "x", sent, ids, ALL) - sent).abs().max() < 1e-9
+    noisy = analog("rayleigh", equaliser="zf", coherence=coherence, snr_db=20.0)
+    error = noisy.air.send("up", "x", sent, ids, ALL) - sent
+    power = error[:, :500].square().view(BIG[0], 250, 2).sum(2) / (2 * sent.square().mean(1, keepdim=True))
+    below = (power < 0.01).double()
+    if coherence == "symbol":
+        assert abs(below.mean() - 0.5) < 5 * 0.5 / below.numel() ** 0.5
+    else:  # one gain for all of a client's symbols: few of them are typical
+        assert below.mean(1).std() > 0.2 and abs(below.mean() - 0.5) < 5 * 0.5 / BIG[0] ** 0.5
+
+
+def test_what_is_not_sent_takes_no_power() -> None:
+    """A client that sends 125 of 501 numbers sends them at unit power: their noise is that of the SNR."""
+    sent, w = values(), analog(snr_db=10.0)
+    sent[:, 125:] = 0.0
+    got = w.air.send("up", "x", sent, np.arange(BIG[0]), np.full(BIG[0], 125))
+    relative = (got - sent)[:, :125].square() / sent[:, :125].square().mean(1, keepdim=True)
+    assert five_errors(relative, 0.1)
+    assert not w.air.send("up", "x", 0 * sent, np.arange(BIG[0]), np.zeros(BIG[0])).any()
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh", "ideal"])
+def test_zeros_stay_zeros(kind: str) -> None:
+    sent = values()
+    sent[::2] = 0.0
+    got = analog(kind).air.send("up", "x", sent, np.arange(BIG[0]), ALL)
+    assert not got[::2].any() and got.isfinite().all()
+    assert ((got - sent)[1::2].abs().max() < 1e-12) == (kind == "ideal")
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (3, 1, 1), (2, 2)])
+def test_small_tensors(shape: tuple[int, ...]) -> None:
+    sent = torch.arange(1.0, 1 + BIG[0] * math.prod(shape), dtype=torch.float64).view(BIG[0], *shape)
+    counts = np.full(BIG[0], math.prod(shape))
+    for kind in ("awgn", "rayleigh"):
+        got = analog(kind, snr_db=60.0).air.send("up", "x", sent, np.arange(BIG[0]), counts)
+        assert got.shape == sent.shape and got.dtype == sent.dtype
+    got = analog(snr_db=60.0).air.send("up", "x", sent, np.arange(BIG[0]), counts)
+    assert 0 < ((got - sent) / sent).abs().max() < 0.02
+
+
+def models(w: World) -> Population:
+    generator = torch.Generator().manual_seed(0)
+    return w.population().map(lambda name, t: t + torch.rand(t.shape, generator=generator, dtype=t.dtype) + 0.5)
+
+
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_models_over_the_air(direction: str) -> None:
+    """Everything of the part is noisy but running variances, which must stay positive; nothing else changes."""
+    w = worlds.world("local", SIZES, air={"parameters": "analog"}, channel={"snr_db": 20.0})
+    pop = models(w)
+    before = pop.map(lambda name, t: t.clone())
+    got = getattr(w.air, direction)(pop, ("encoder.",))
+    for name, t in got.cohorts[0].tensors.items():
+        exact = name.startswith("head.") or name.endswith("running_var")
+        assert torch.equal(t, pop.cohorts[0].tensors[name]) == exact, name
+    assert worlds.gap(pop, before) == 0 and w.air.totals["up" if direction == "up" else "down"].floats == 3 * CONV
+
+
+def test_a_shared_model_arrives_differently_at_every_client() -> None:
+    w = worlds.world("fedavg", SIZES, air={"parameters": "analog"})
+    got = w.air.down(w.population(shared=BOTH), BOTH)
+    weights = got.cohorts[0].tensors["encoder.0.weight"]
+    assert not got.cohorts[0].shared and len({float(x.sum()) for x in weights}) == 3
+
+
+def test_error_free_models_are_the_same_numbers() -> None:
+    w = worlds.world("fedavg", SIZES)
+    pop = w.population(shared=BOTH)
+    assert worlds.gap(w.air.down(pop, BOTH), pop.spread()) == 0
+    assert worlds.gap(w.air.up(pop.spread(), BOTH), pop.spread()) == 0

@@ -1,0 +1,109 @@
+"""Encoders, heads and the SCG: shapes, sizes by hand, initial weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from semcom.models.scg import SCG
+from semcom.models.split import SplitModel
+from semcom.registry import ENCODERS, HEADS
+
+
+def seeded(seed: int = 0) -> None:
+    torch.manual_seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def own_generator() -> object:
+    with torch.random.fork_rng(devices=[]):
+        seeded()
+        yield
+
+
+def dcgan_size(channels: int, d: int, widths: tuple[int, int, int], extra: bool = False) -> int:
+    """Filters without bias, and two numbers per normalised channel; the first layer is not normalised."""
+    a, b, c = widths
+    size = 16 * (channels * a + a * b + b * c + c * d) + 2 * (b + c)
+    return size + (9 * (a * a + b * b + c * c) + 2 * (a + b + c) if extra else 0)
+
+
+WIDTHS = {
+    "dcgan": (64, 128, 256),
+    "dcgan-wide": (96, 192, 384),
+    "dcgan-narrow": (32, 64, 128),
+    "dcgan-deep": (32, 64, 128),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+@pytest.mark.parametrize(("channels", "d"), [(1, 64), (3, 64), (3, 10)])
+def test_encoders(name: str, channels: int, d: int) -> None:
+    net = ENCODERS.get(name)(channels, d)
+    assert net(torch.randn(2, channels, 32, 32)).shape == (2, d)
+    parameters = sum(p.numel() for p in net.parameters())
+    assert parameters == dcgan_size(channels, d, WIDTHS[name], name == "dcgan-deep")
+    convolutions = [m for m in net.modules() if isinstance(m, nn.Conv2d)]
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert len(convolutions) == (7 if name == "dcgan-deep" else 4) and len(norms) == len(convolutions) - 2
+    assert all(m.bias is None for m in convolutions)
+    assert [m.negative_slope for m in net.modules() if isinstance(m, nn.LeakyReLU)] == [0.2] * (len(convolutions) - 1)
+
+
+def test_the_size_of_the_letters_encoder() -> None:
+    """By hand: 3*64*16 + 64*128*16 + 128*256*16 + 256*64*16 + 2*(128 + 256)."""
+    assert sum(p.numel() for p in ENCODERS.get("dcgan")(3, 64).parameters()) == 921_344
+
+
+def centred(values: Tensor, mean: float, deviation: float) -> bool:
+    """Mean and standard deviation within five standard errors of those of N(mean, deviation^2)."""
+    n = values.numel()
+    fits_mean = abs(values.double().mean() - mean) < 5 * deviation / n**0.5
+    return bool(fits_mean and abs(values.double().std() - deviation) < 5 * deviation / (2 * n) ** 0.5)
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_initial_weights(name: str) -> None:
+    net = ENCODERS.get(name)(3, 64)
+    scales = []
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d):
+            assert centred(layer.weight.detach(), 0.0, 0.02)
+        if isinstance(layer, nn.BatchNorm2d):
+            scales.append(layer.weight.detach())
+            assert not layer.bias.any() and not layer.running_mean.any() and (layer.running_var == 1).all()  # type: ignore[union-attr]
+    assert centred(torch.cat(scales), 1.0, 0.02)
+
+
+def test_heads() -> None:
+    x = torch.randn(5, 8)
+    head = HEADS.get("linear")(8, 3)
+    assert [n for n, _ in head.named_parameters()] == ["0.weight", "0.bias"]
+    assert torch.allclose(head(x), x @ head[0].weight.T + head[0].bias)
+    deep = HEADS.get("mlp")(8, 3)
+    assert sum(p.numel() for p in deep.parameters()) == 8 * 8 + 8 + 8 * 3 + 3
+    hidden = (x @ deep[0].weight.T + deep[0].bias).clamp(min=0)
+    assert torch.allclose(deep(x), hidden @ deep[2].weight.T + deep[2].bias)
+
+
+def test_scg_by_hand() -> None:
+    scg = SCG(10, 64)
+    assert sum(p.numel() for p in scg.parameters()) == 2 * (64 * 64 + 64)
+    assert [n for n, _ in scg.named_buffers()] == ["vectors"] and scg.vectors.shape == (10, 64)
+    first, second = scg.layers[0], scg.layers[2]
+    hidden = (scg.vectors @ first.weight.T + first.bias).clamp(min=0)  # type: ignore[operator]
+    expected = hidden @ second.weight.T + second.bias  # type: ignore[operator]
+    assert torch.allclose(scg(), expected) and torch.equal(scg(), scg())
+    assert not torch.allclose(SCG(10, 64).vectors, scg.vectors)
+    wide = SCG(100, 64).vectors
+    assert centred(wide, 0.0, 1.0)
+
+
+def test_a_split_model_names_its_parts() -> None:
+    model = SplitModel(ENCODERS.get("dcgan-narrow")(1, 4), HEADS.get("linear")(4, 2))
+    names = [*model.state_dict()]
+    assert names[0] == "encoder.0.weight" and names[-1] == "head.0.bias"
+    assert all(name.startswith(("encoder.", "head.")) for name in names)
+    with pytest.raises(NotImplementedError):
+        model(torch.zeros(1, 1, 32, 32))
