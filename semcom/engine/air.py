@@ -78,7 +78,7 @@ class Air:
         return self._models("down", pop.spread(part), part)
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
-        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers of it are sent, the others are zero."""
+        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers are sent, the rest is zero."""
         self._count(direction, floats)
         return self._noisy(direction, name, values, ids, floats) if self.config.parameters == "analog" else values
 

@@ -146,7 +146,7 @@ def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
     """Noise power over the client's own mean square: 10^(-snr / 10), every client, whatever its scale."""
     scale = torch.logspace(-6, 6, BIG[0], dtype=torch.float64)[:, None]
     sent = values(scale)
-    channel = {"snr_db": snr} if direction == "up" else {"snr_db": 55.0, "downlink_snr_db": snr}
+    channel: dict[str, Any] = {"snr_db": snr} if direction == "up" else {"snr_db": 55.0, "downlink_snr_db": snr}
     w = analog(**channel)
     got = w.air.send(direction, "x", sent, np.arange(BIG[0]), ALL)
     assert got.shape == sent.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_another_state_is_refused() -> None:
 
 
 class Bomb:
-    def __reduce__(self) -> tuple[object, tuple[str, ...]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (Path.touch, (Path("bomb"),))
 
 

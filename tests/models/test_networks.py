@@ -76,25 +76,30 @@ def test_initial_weights(name: str) -> None:
     assert centred(torch.cat(scales), 1.0, 0.02)
 
 
+def affine(layer: nn.Module, x: Tensor) -> Tensor:
+    assert isinstance(layer, nn.Linear)
+    return x @ layer.weight.T + layer.bias
+
+
 def test_heads() -> None:
     x = torch.randn(5, 8)
     head = HEADS.get("linear")(8, 3)
+    assert isinstance(head, nn.Sequential)
     assert [n for n, _ in head.named_parameters()] == ["0.weight", "0.bias"]
-    assert torch.allclose(head(x), x @ head[0].weight.T + head[0].bias)
+    assert torch.allclose(head(x), affine(head[0], x))
     deep = HEADS.get("mlp")(8, 3)
+    assert isinstance(deep, nn.Sequential)
     assert sum(p.numel() for p in deep.parameters()) == 8 * 8 + 8 + 8 * 3 + 3
-    hidden = (x @ deep[0].weight.T + deep[0].bias).clamp(min=0)
-    assert torch.allclose(deep(x), hidden @ deep[2].weight.T + deep[2].bias)
+    hidden = affine(deep[0], x).clamp(min=0)
+    assert torch.allclose(deep(x), affine(deep[2], hidden))
 
 
 def test_scg_by_hand() -> None:
     scg = SCG(10, 64)
     assert sum(p.numel() for p in scg.parameters()) == 2 * (64 * 64 + 64)
     assert [n for n, _ in scg.named_buffers()] == ["vectors"] and scg.vectors.shape == (10, 64)
-    first, second = scg.layers[0], scg.layers[2]
-    hidden = (scg.vectors @ first.weight.T + first.bias).clamp(min=0)  # type: ignore[operator]
-    expected = hidden @ second.weight.T + second.bias  # type: ignore[operator]
-    assert torch.allclose(scg(), expected) and torch.equal(scg(), scg())
+    hidden = affine(scg.layers[0], scg.vectors).clamp(min=0)
+    assert torch.allclose(scg(), affine(scg.layers[2], hidden)) and torch.equal(scg(), scg())
     assert not torch.allclose(SCG(10, 64).vectors, scg.vectors)
     wide = SCG(100, 64).vectors
     assert centred(wide, 0.0, 1.0)
