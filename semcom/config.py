@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 class ConfigError(ValueError):
@@ -58,8 +58,7 @@ class PartitionConfig:
     fraction: float = 1.0
     """Part of the dataset that is divided at all (not for `shots` and `file`)."""
     test: Literal["merged", "own"] = "merged"
-    """`merged`: train and test images are merged, divided and split per client; `own`: the dataset's test
-    images are divided in the same proportions as its training images (not for `shots` and `file`)."""
+    """Tests of the other kinds: `merged` and split per client, or the dataset's `own` in the same proportions."""
     test_fraction: float = 0.25
     """Test part of each client's samples where `test` is `merged`."""
     validation: float = 0.0
@@ -93,8 +92,7 @@ class ChannelConfig:
     kind: str = "awgn"
     """A link of `semcom list channels`."""
     snr_db: float | str = 10.0
-    """Uplink SNR in dB: a number, a comma list with one per client ("9,12,6"), a range drawn per client and
-    round ("0:18"), or inf."""
+    """Uplink SNR in dB: a number, one per client ("9,12,6"), a range drawn per client and round ("0:18"), or inf."""
     downlink_snr_db: float | str | None = None
     """SNR in dB of the gradients' downlink (None: as `snr_db`)."""
     test_snr_db: float | str | None = None
@@ -200,6 +198,18 @@ def from_dict(values: Mapping[str, Any]) -> RunConfig:
     return _build(RunConfig, values, "")
 
 
+def build_hyper(cls: type, given: Any) -> Any:
+    """A method's hyperparameters from nothing, a mapping of some of its fields, or an instance of its `Hyper` (`cls`).
+
+    Raises ConfigError for anything else, or a field that does not exist.
+    """
+    if isinstance(given, cls):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"hyper: {given!r} is not a table of fields, nor the method's Hyper")
+    return _build(cls, given or {}, "method.")
+
+
 def _build(cls: type, values: Any, prefix: str) -> Any:
     """An instance of dataclass `cls` from a mapping, with lists turned into tuples and nested sections built."""
     if not isinstance(values, Mapping):
@@ -208,7 +218,7 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
     built = {}
     for name, value in values.items():
         if name not in known:
-            raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known)}")
+            raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known) or 'none'}")
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
             value = _build(section, value, f"{prefix}{name}.")
@@ -268,6 +278,7 @@ def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "rang
 
 def check(config: RunConfig) -> None:
     """Checks what can be told without data. Raises ConfigError for the first field that is wrong."""
+    _check_choices(config)
     train, partition = config.train, config.partition
     for name, value in (
         ("clients", config.clients),
@@ -328,6 +339,23 @@ def check(config: RunConfig) -> None:
     if config.seed < 0:
         raise ConfigError(f"seed: {config.seed} is negative")
     _check_snr(config)
+
+
+def _check_choices(config: RunConfig) -> None:
+    """Checks the fields that take one of some words."""
+    for section in dataclasses.fields(RunConfig):
+        part = getattr(config, section.name)
+        if dataclasses.is_dataclass(part):
+            for name, hint in get_type_hints(type(part)).items():
+                prefix = "method" if section.name == "hyper" else section.name
+                _check_choice(f"{prefix}.{name.replace('_', '-')}", getattr(part, name), hint)
+
+
+def _check_choice(field_name: str, value: Any, hint: Any) -> None:
+    """Checks one value against a type hint that is, or has among its alternatives, a `Literal`."""
+    words = [word for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal for word in get_args(kind)]
+    if words and value is not None and value not in words:
+        raise ConfigError(f"{field_name}: {value!r} is not one of {', '.join(words)}")
 
 
 def _check_per_client(name: str, value: Any, clients: int, ok: Any, what: str) -> None:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from semcom.config import ConfigError, RunConfig, from_dict
+from semcom.config import ConfigError, RunConfig, build_hyper, from_dict
 from semcom.plugins import load_plugins
 from semcom.registry import METHODS
 
@@ -128,21 +128,10 @@ def read_train(early: Early) -> RunConfig:
     hyper = METHODS.get(method).Hyper if method else None
     own = base.hyper if early.config and method == base.method else None
     values = {f.name: getattr(base, f.name) for f in dataclasses.fields(RunConfig)}
-    values |= {"method": method or base.method, "plugins": plugins, "hyper": hyper and _hyper(hyper, own or {})}
+    values |= {"method": method or base.method, "plugins": plugins, "hyper": hyper and build_hyper(hyper, own)}
     flags = _train_flags(hyper)
     parsed = parse(flags, f"semcom train {method or 'METHOD'}", early.rest, flags(**values))
     return RunConfig(**{name: getattr(parsed, name) for name in values})
-
-
-def _hyper(cls: type[T], values: Mapping[str, Any]) -> T:
-    """The method's hyperparameters from a stored configuration; ConfigError for one that it does not have."""
-    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"hyper: {values!r} is not a table of fields")
-    for name in values:
-        if name not in known:
-            raise ConfigError(f"hyper.{name}: no such field; known are {', '.join(known) or 'none'}")
-    return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
 
 
 def _train_flags(hyper: type | None) -> type[RunConfig]:

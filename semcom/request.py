@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from channels import make_link
-from semcom.config import ConfigError, RunConfig, check, fill
+from semcom.config import ConfigError, RunConfig, build_hyper, check, fill
 from semcom.data.partitions import default_shots
 from semcom.methods.base import Method
 from semcom.plugins import load_plugins
@@ -23,7 +21,7 @@ def resolve(config: RunConfig) -> RunConfig:
     """
     load_plugins(config.plugins)
     method = METHODS.get(config.method)
-    config = dataclasses.replace(config, hyper=_hyper(method, config.hyper))
+    config = dataclasses.replace(config, hyper=build_hyper(method.Hyper, config.hyper))
     preset = method.preset if config.train.preset == "paper" else {}
     config = dataclasses.replace(config, train=fill(config.train, preset))
     if config.partition.kind == "shots" and config.partition.shots is None:
@@ -52,19 +50,6 @@ def _check_mix(method: Method, name: str, encoders: list[str]) -> None:
     kinds = sorted(set(encoders))
     if "encoder." in method.averages and len(kinds) > 1:
         raise ConfigError(f"model.encoder: {name} averages the encoder, which {' and '.join(kinds)} do not share")
-
-
-def _hyper(method: type[Method], given: Any) -> Any:
-    """The method's `Hyper` from what the user gave: None, a mapping, or the dataclass itself."""
-    if isinstance(given, method.Hyper):
-        return given
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"hyper: {type(given).__name__} is not {method.__name__}.Hyper or a mapping of its fields")
-    known = [f.name for f in dataclasses.fields(method.Hyper)]
-    for name in given or {}:
-        if name not in known:
-            raise ConfigError(f"method.{name}: no such hyperparameter; known are {', '.join(known) or 'none'}")
-    return method.Hyper(**(given or {}))
 
 
 def find_device(name: str) -> torch.device:

@@ -237,6 +237,8 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ('{"method": "fedcl", "hyper": {"lamb": 3}}', "lamb: no such"),
         ('{"method": "fedcl", "hyper": 3}', "hyper: 3 is not a table of fields"),
         ('{"method": "fedcl", "clients": "few"}', "clients: 'few' is not a whole number"),
+        ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition.kind: 'random' is not one of shots,"),
+        ('{"method": "fedcl", "train": {"optimizer": "lion"}}', "train.optimizer: 'lion' is not one of adam, sgd"),
         ('{"method": "fedlc"}', "method 'fedlc' is unknown"),
     ],
 )
