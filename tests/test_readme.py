@@ -1,0 +1,195 @@
+"""README.md: every example runs as it is shown, and every link leads somewhere.
+
+A python block begins with `# name.py` and is saved under that name; a bash block is run, unless the comment before it
+says that it is not. The examples of one section share a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from channels import LINKS
+from experiments.registry import EXPERIMENTS
+from figures.registry import FIGURES
+from semcom import cli
+from semcom.registry import DATASETS, ENCODERS, METHODS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SKIP = "not run by the tests"
+TESTED = ("A first experiment", "A method", "A channel", "An encoder", "A dataset", "An experiment and its figure")
+"""Sections with a test below."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: the comment before it, its language and its text."""
+
+    comment: str
+    language: str
+    text: str
+
+
+def sections() -> dict[str, list[Block]]:
+    """Heading -> the fenced blocks below it, up to the next heading."""
+    found: dict[str, list[Block]] = {}
+    for part in re.split(r"^(?=##+ )", README, flags=re.MULTILINE):
+        heading = part.partition("\n")[0].lstrip("# ")
+        found[heading] = [Block(*match.groups(default="")) for match in FENCE.finditer(part)]
+    return found
+
+
+def shell(block: str, folder: Path) -> str:
+    """What a bash block prints; it has to succeed."""
+    scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = os.environ | {"PATH": scripts, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(["bash", "-ec", block], cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{block}\n{done.stderr}"
+    return done.stdout
+
+
+def here(block: str, folder: Path) -> str:
+    """The same in this process, which has imported torch already: `semcom ...` and `python FILE`, a line each."""
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        for line in block.replace("\\\n", " ").splitlines():
+            program, *words = shlex.split(line)
+            assert program in ("semcom", "python"), line
+            if program == "python":
+                runpy.run_path(words[0], run_name="__main__")
+            else:
+                assert cli.main(words) == 0, line
+    return printed.getvalue()
+
+
+def follow(heading: str, folder: Path, run: Callable[[str, Path], str] = here) -> list[str]:
+    """Does what a section shows; returns what each of its bash blocks prints."""
+    printed = []
+    for block in sections()[heading]:
+        if block.language == "python":
+            (folder / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
+        elif block.language == "bash" and block.comment != SKIP:
+            printed.append(run(block.text, folder))
+    return printed
+
+
+@pytest.fixture(autouse=True)
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the examples register is forgotten after each test."""
+    for registry in (METHODS, ENCODERS, DATASETS, LINKS, EXPERIMENTS, FIGURES):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def finished(folder: Path, method: str, clients: int, rounds: int) -> dict[str, Any]:
+    """The summary of a run, after a look at what every one has."""
+    summary = read(folder, "summary.json")
+    assert (summary["method"], summary["clients"], summary["rounds"]) == (method, clients, rounds)
+    assert 0 < summary["accuracy"] <= 1
+    assert len(rows(folder)) == rounds
+    return summary
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_block_is_run_or_says_that_it_is_not() -> None:
+    for heading, blocks in sections().items():
+        for block in blocks:
+            if block.language == "python":
+                assert re.match(r"# \w+\.py\n", block.text), block.text
+            elif block.language == "bash" and block.comment == SKIP:
+                continue
+            else:
+                assert block.language in ("bash", "text"), f"{block.language}: it would not be run"
+            assert heading in TESTED or block.language == "text", f"no test runs {heading!r}"
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+        path = (ROOT / page).parent / target if target else ROOT / page
+        assert path.exists(), f"{page}: {target}"
+        headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        known = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+        assert not anchor or anchor in known, f"{page}: {target}#{anchor}"
+
+
+def test_first_experiment(tmp_path: Path) -> None:
+    trained, predicted = follow("A first experiment", tmp_path, shell)
+    summary = finished(tmp_path / "runs" / "first", "fedcl", clients=5, rounds=10)
+    assert f"fedcl: {100 * summary['accuracy']:.1f} % after 10 rounds" in trained
+    assert summary["snr_received_db"]["train_up"] == pytest.approx(10, abs=0.1)
+    shown = next(block.text for block in sections()["A first experiment"] if block.language == "text")
+    traffic = shown[shown.index("per participating") :]
+    assert traffic in trained, "the README shows other traffic than the command prints"
+    accuracy, client = (float(line.split()[-1]) for line in predicted.splitlines())
+    assert 0.1 < accuracy <= 1 and 0.1 < client <= 1, "not better than a guess"
+
+
+def test_method(tmp_path: Path) -> None:
+    follow("A method", tmp_path)
+    shared = finished(tmp_path / "runs" / "shared-encoder", "shared-encoder", clients=2, rounds=2)
+    prox = finished(tmp_path / "runs" / "prox", "prox", clients=2, rounds=2)
+    head = 64 * 10 + 10
+    assert prox["traffic"]["up"]["floats"] - shared["traffic"]["up"]["floats"] == head
+    for row in rows(tmp_path / "runs" / "prox"):
+        assert row["pull"] > 0 and row["loss"] == pytest.approx(row["task"] + 1 / 2 * row["pull"], rel=1e-5)
+
+
+def test_channel(tmp_path: Path) -> None:
+    follow("A channel", tmp_path)
+    summary = finished(tmp_path / "runs" / "rician", "fedcl", clients=2, rounds=2)
+    assert read(tmp_path / "runs" / "rician", "config.json")["channel"]["kind"] == "rician"
+    # 180 sent images: |h|^2 has variance (1 + 2 * 4) / (1 + 4)^2 = 0.36, so its mean is 1 +- 0.045, which is 0.19 dB.
+    for way in ("train_up", "train_down"):
+        assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
+
+
+def test_encoder(tmp_path: Path) -> None:
+    follow("An encoder", tmp_path)
+    summary = finished(tmp_path / "runs" / "mixed", "fedcl", clients=2, rounds=2)
+    assert read(tmp_path / "runs" / "mixed", "config.json")["model"]["encoder"] == "small-cnn,dcgan"
+    assert len(summary["views"]["personal"]["clients"]) == 2
+
+
+def test_dataset(tmp_path: Path) -> None:
+    follow("A dataset", tmp_path)
+    with np.load(tmp_path / "mine.npz") as arrays:
+        assert arrays["x_train"].shape == (1400, 32, 32) and arrays["x_train"].max() == 255
+    mine = finished(tmp_path / "runs" / "mine", "local", clients=2, rounds=2)
+    assert mine["samples"] == 2 * 2 * 3 * 15  # rounds, clients, ways, shots
+    finished(tmp_path / "runs" / "parity", "local", clients=2, rounds=2)
+    assert len(rows(tmp_path / "runs" / "parity")[-1]["views"]["personal"]["classes"]) == 2
+
+
+def test_experiment(tmp_path: Path) -> None:
+    (printed,) = follow("An experiment and its figure", tmp_path)
+    folder = tmp_path / "results" / "mine-smoke"
+    table = pd.read_parquet(folder / "results.parquet")
+    assert list(table["method"]) == ["fedproto", "fedproto", "local", "local"]
+    assert set(table["status"]) == {"done"} and table["accuracy"].between(0.1, 1).all()
+    assert "SNR 10 dB" in printed and (folder / "results.md").is_file()
+    assert (folder / "mine.png").stat().st_size > 1000
