@@ -42,12 +42,12 @@ def caption(cells: pd.DataFrame) -> str:
     return f"Test accuracy, mean over clients, against the SNR of training and test. {bars}"
 
 
-def _accuracy_snr(name: str) -> Drawing:
-    """This figure for the experiment of the same name."""
+def accuracy_snr(name: str) -> Drawing:
+    """This drawing for the experiment of the same name."""
     return Drawing(name=name, experiment=name, numbers=numbers, draw=draw, caption=caption)
 
 
-DEMO = _accuracy_snr("demo")
+DEMO = accuracy_snr("demo")
 """The figure of `make demo`."""
-LETTER_FIG2B = _accuracy_snr("letter-fig2b")
+LETTER_FIG2B = accuracy_snr("letter-fig2b")
 """Fig. 2(b) of the FedCL letter."""

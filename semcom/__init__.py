@@ -27,7 +27,8 @@ from semcom.config import (
 )
 
 if TYPE_CHECKING:
-    from semcom.engine.population import Population
+    from semcom.data.datasets import Dataset
+    from semcom.engine.population import Population, average
     from semcom.methods.base import Method
     from semcom.registry import DATASETS, ENCODERS, HEADS, METHODS
     from semcom.request import resolve
@@ -43,9 +44,11 @@ _LAZY = {
     "ENCODERS": "semcom.registry",
     "HEADS": "semcom.registry",
     "METHODS": "semcom.registry",
+    "Dataset": "semcom.data.datasets",
     "Method": "semcom.methods.base",
     "Population": "semcom.engine.population",
     "Result": "semcom.runner",
+    "average": "semcom.engine.population",
     "resolve": "semcom.request",
     "run": "semcom.runner",
 }
@@ -60,6 +63,7 @@ __all__ = [
     "ChannelConfig",
     "ConfigError",
     "DataConfig",
+    "Dataset",
     "Method",
     "ModelConfig",
     "PartitionConfig",
@@ -69,6 +73,7 @@ __all__ = [
     "RunError",
     "TrainConfig",
     "__version__",
+    "average",
     "resolve",
     "run",
 ]

@@ -6,13 +6,18 @@ import importlib.metadata
 import json
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError, RunConfig, from_dict, run_hash, to_dict
 from semcom.files import write_atomically
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
+LOCK = ".lock"
 
 
 class Folder:
@@ -43,10 +48,26 @@ class Folder:
         if other != run_hash(self.config):
             raise ConfigError(f"out: {self.path} holds another run ({other}); give another folder")
 
-    def open(self) -> None:
-        """Creates the folder and stores the configuration."""
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Creates the folder, stores the configuration, and keeps other processes out.
+
+        The operating system drops the lock with the process, so a dead one's does not block. Raises ConfigError when
+        another process has the folder.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.path / CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n")
+        lock = FileLock(self.path / LOCK, timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise ConfigError(
+                f"out: another process is at work in {self.path}; wait for it, or give another folder"
+            ) from None
+        try:
+            write_atomically(self.path / CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n")
+            yield
+        finally:
+            lock.release()
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a finished run, or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Result:
 
         Args:
             client: id.
-            images: uint8 `[b, channels, 32, 32]`, as `Dataset.images`.
+            images: uint8 `[b, channels, 32, 32]`, as `world.federation.images`.
             view: a name in `views` (None: the headline).
 
         Returns:
@@ -96,9 +97,8 @@ def run(config: RunConfig, *, on_round: OnRound | None = None) -> Result:
     split = partition(dataset, config.partition, config.clients, config.seed)
     device = find_device(config.device)
     runner = Runner(config, federate(dataset, split, device), device, folder, on_round)
-    if folder is not None:
-        folder.open()
-    return runner.run()
+    with folder.open() if folder is not None else nullcontext():
+        return runner.run()
 
 
 class Runner:
@@ -232,6 +232,8 @@ class Runner:
             return
         path = self.folder.path / CHECKPOINT
         if not path.exists():
+            if self.folder.summary() is not None:
+                raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
             self.folder.cut(0)
             return
         content = checkpoint.load(path)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError, RunConfig, RunError
+from semcom.config import ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, RunError, TrainConfig
 from semcom.engine import fit as fit_module
 from semcom.engine.checkpoint import state_dict
 from semcom.registry import METHODS
@@ -278,7 +281,10 @@ def test_divergence_names_round_and_client_and_keeps_the_last_good_state(tmp_pat
     with pytest.raises(RunError) as error:
         run(config)
     text = one_line(error.value)
-    assert text.startswith("round 2: non-finite loss at client 2; last good state: round 1, in ") and CHECKPOINT in text
+    assert (
+        text.startswith("round 2: non-finite loss or weights at client 2; last good state: round 1, in ")
+        and CHECKPOINT in text
+    )
     assert [row["round"] for row in lines(tmp_path)] == [1]
     good = run(worlds.request("local", train=train | {"rounds": 1}, **options))
     assert stored(config)["progress"]["round"] == 1
@@ -347,17 +353,86 @@ def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
     config = worlds.request(out=str(tmp_path / "a" / "b"))
     folder = Folder(tmp_path / "a" / "b", config)
     folder.check()
-    folder.open()
-    assert folder.summary() is None and folder.metrics() == []
-    rows = [{"round": i, "loss": 1 / 3 + i} for i in range(1, 5)]
-    for row in rows:
-        folder.append(row)
-    assert folder.metrics() == rows and folder.metrics(2) == rows[:2]
-    folder.cut(3)
-    assert folder.metrics() == rows[:3] and not list((tmp_path / "a" / "b").glob("*.part"))
-    folder.finish({"accuracy": 1 / 3})
-    assert folder.summary() == {"accuracy": 1 / 3}
-    folder.check()
+    with folder.open():
+        assert folder.summary() is None and folder.metrics() == []
+        rows = [{"round": i, "loss": 1 / 3 + i} for i in range(1, 5)]
+        for row in rows:
+            folder.append(row)
+        assert folder.metrics() == rows and folder.metrics(2) == rows[:2]
+        folder.cut(3)
+        assert folder.metrics() == rows[:3] and not list((tmp_path / "a" / "b").glob("*.part"))
+        folder.finish({"accuracy": 1 / 3})
+        assert folder.summary() == {"accuracy": 1 / 3}
+        folder.check()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from semcom import RunConfig
+from semcom.results import Folder
+with Folder(Path(sys.argv[1]), RunConfig()).open():
+    print("open", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "open\n"
+        with (
+            pytest.raises(ConfigError, match=r"^out: another process is at work in [^\n]*$"),
+            Folder(tmp_path, config).open(),
+        ):
+            pass
+        other.kill()
+        other.wait()
+        with Folder(tmp_path, config).open():
+            assert (tmp_path / CONFIG).exists()
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path))
+    run(config)
+    (tmp_path / CHECKPOINT).unlink()
+    before = snapshot(tmp_path)
+    with pytest.raises(RunError, match=r"checkpoint.pt is missing though the run is finished"):
+        run(config)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_last_update_that_overflows_is_divergence() -> None:
+    """One step: its loss is finite, the weights after it are not."""
+    config = worlds.request(
+        "local", train={"rounds": 1, "batch_size": 50, "optimizer": "sgd", "lr": (1e-3, 1e308, 1e-3, 1e-3)}
+    )
+    with pytest.raises(RunError, match="round 1: non-finite loss or weights at client 1; last good state: round 0"):
+        run(config)
+
+
+def test_dropout_is_refused() -> None:
+    with pytest.raises(ConfigError, match="model: there is a Dropout layer"):
+        run(worlds.request("local", encoder="test-dropout"))
+
+
+@pytest.mark.skipif("SEMCOM_DATA" not in os.environ, reason="SEMCOM_DATA names no folder with cifar10.npz")
+def test_fedcl_learns_real_images() -> None:
+    """Three classes a client: after five short rounds better than always the most frequent one (a third)."""
+    config = RunConfig(
+        data=DataConfig("cifar10", os.environ["SEMCOM_DATA"]),
+        partition=PartitionConfig(shots=40, test_per_class=40),
+        model=ModelConfig(encoder="dcgan-narrow"),
+        train=TrainConfig(rounds=5, batch_size=10),
+        clients=4,
+        device="cpu",
+    )
+    result = run(config)
+    images = 4 * 3 * 40
+    assert result.summary["samples"] == 5 * images
+    # Five standard errors of a fraction of 480 test images above one third.
+    assert result.metrics[-1]["views"]["personal"]["accuracy"] > 1 / 3 + 5 * (2 / 9 / images) ** 0.5
+    assert result.metrics[-1]["task"] < 0.8 * result.metrics[0]["task"]
 
 
 def test_setup_is_the_template_of_every_later_state() -> None:

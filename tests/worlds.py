@@ -65,6 +65,12 @@ def bars(root: str | None) -> Dataset:
     return Dataset("test-bars", images.astype(np.uint8), labels.astype(np.int64), 100, ("a", "b", "c", "d"))
 
 
+@ENCODERS.register("test-dropout")
+def dropout(channels: int, features: int) -> nn.Module:
+    """A layer that the engine does not admit."""
+    return nn.Sequential(conv(channels, features), nn.Dropout())
+
+
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "data": {},
     "partition": {},

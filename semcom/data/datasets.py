@@ -69,7 +69,12 @@ def load(config: DataConfig) -> Dataset:
     if config.root is not None and not Path(config.root).expanduser().is_dir():
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        return DATASETS.get(config.name)(config.root and str(Path(config.root).expanduser()))
+        dataset = DATASETS.get(config.name)(config.root and str(Path(config.root).expanduser()))
+        if not isinstance(dataset, Dataset):
+            raise ConfigError(
+                f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
+            )
+        return dataset
     path = Path(config.name).expanduser()
     if path.is_dir():
         return read_folder(path)

@@ -80,11 +80,11 @@ class Optimizer:
 
 
 class Diverged(Exception):
-    """A loss that is not finite; `clients` are the ids (none for a network of the base station)."""
+    """A loss, or a weight, that is not finite; `clients` are the ids (none for a network of the base station)."""
 
     def __init__(self, stream: str, clients: Sequence[int]) -> None:
         where = f"client {', '.join(map(str, clients))}" if clients else f"the base station's {stream}"
-        super().__init__(f"non-finite loss at {where}")
+        super().__init__(f"non-finite loss or weights at {where}")
         self.clients = list(clients)
 
 
@@ -124,7 +124,9 @@ class Chunk:
         return {n: t[: self.n] for n, t in self.stack.items() if n not in self.leaves}
 
     def step(self, loss: Tensor) -> None:
-        """One optimiser step on the clients' losses `[n]`. Raises RuntimeError naming a leaf the loss does not use."""
+        """One optimiser step on the clients' losses `[n]`. Raises RuntimeError for another shape or an unused leaf."""
+        if loss.shape != (self.n,):
+            raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
         leaves = list(self.leaves.values())
         grads = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
         for name, leaf, grad in zip(self.leaves, leaves, grads, strict=True):
@@ -143,6 +145,11 @@ class Chunk:
             for leaf, old in zip(leaves, before, strict=True):
                 scale = self.scale[: self.n].to(leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
                 leaf.copy_(old + scale * (leaf - old))
+
+    def finite(self) -> Tensor:
+        """Whether all of a client's trained numbers are finite, bool `[k]`: the last update shows in no loss."""
+        rows = [self.stack[name].detach().flatten(1).isfinite().all(1) for name in self.leaves]
+        return torch.stack(rows).all(0)
 
     def result(self) -> Cohort:
         """The trained rows as a cohort, in ascending order of ids."""
@@ -219,7 +226,7 @@ class Fit:
             chunk.step(loss)
             fine[:n] &= loss.detach().isfinite()
             means.add({"loss": loss, **extra}, batch)
-        finite[where] = fine
+        finite[where] = fine & chunk.finite()
         for name, t in mine.items():
             carried[name][where] = t
         for name, t in means.result().items():

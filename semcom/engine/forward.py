@@ -147,9 +147,10 @@ def _batchnorms(module: nn.Module) -> tuple[str, ...]:
 
 def _stacked(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Tensor:
     """The module with k sets of tensors on `x` `[k, ...]` (None: no input); `k == 1` does without vmap."""
-    if len(next(iter(tensors.values()))) == 1:
+    k = len(next(iter(tensors.values()))) if x is None else len(x)
+    if k == 1:
         args = () if x is None else (x.squeeze(0),)
         return functional_call(module, {n: t.squeeze(0) for n, t in tensors.items()}, args).unsqueeze(0)
     if x is None:
         return vmap(lambda t: functional_call(module, t, ()))(dict(tensors))
-    return vmap(lambda t, z: functional_call(module, t, (z,)))(dict(tensors), x)
+    return vmap(lambda t, z: functional_call(module, t, (z,)), randomness="error")(dict(tensors), x)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
-from semcom.config import RunConfig, parse_snr
+from semcom.config import ConfigError, RunConfig, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
@@ -21,6 +22,8 @@ from semcom.engine.random import build, global_draws, keyed
 from semcom.models.batchnorm import own_batchnorm
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class World:
@@ -121,6 +124,7 @@ class World:
                 stack = torch.stack([b[tensor] for b in builds]).to(self.device)
                 tensors[part + tensor] = stack if one else stack.expand(len(ids), *stack.shape[1:])
         network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
+        _check_network(network, self.federation.images.shape[1:], model.features, classes)
         return Cohort(network, tensors, ids, frozenset(n for n in tensors if in_part(n, shared)))
 
     # -- training ------------------------------------------------------------------------------------------------
@@ -270,7 +274,7 @@ class World:
         return self.link.draw([1], numbers, generator, self.dtype)
 
 
-def _template(factory: Callable[[], nn.Module]) -> nn.Module:
+def _template(factory: Callable[[], M]) -> M:
     """The architecture alone: on the meta device, so that a forgotten tensor is an error and not a stale weight."""
     with torch.device("meta"), global_draws("template"):
         return factory()
@@ -279,3 +283,19 @@ def _template(factory: Callable[[], nn.Module]) -> nn.Module:
 def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     """Parameters and buffers of a fresh module in the run's arithmetic."""
     return {name: t.detach().to(dtype) for name, t in module.state_dict().items()}
+
+
+def _check_network(network: SplitModel, image: torch.Size, features: int, classes: int) -> None:
+    """Raises ConfigError for a network that the engine cannot run; shapes are tried out on the meta device."""
+    if any(isinstance(layer, _DropoutNd) for layer in network.modules()):
+        # Its draws would come from torch's global generator: not keyed, so neither reproducible nor the same in chunks.
+        raise ConfigError("model: there is a Dropout layer, whose draws the engine does not key; leave it out")
+    x, network = torch.empty(2, *image, device="meta"), network.eval()
+    for part, wanted in (("encoder", features), ("head", classes)):
+        try:
+            x = network.get_submodule(part)(x)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
+        if x.shape != (2, wanted):
+            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")

@@ -6,7 +6,10 @@ Data", AISTATS 2017, Algorithm 1. Up and down: the averaged part, parameters and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from semcom.engine.population import Population, average
 from semcom.engine.visit import View
@@ -37,11 +40,15 @@ class FedAvg(Method):
         """Common initial weights."""
         return self.State(world.population(shared=self.averages))
 
+    def rows(self, received: Population) -> Mapping[str, Tensor]:
+        """What the objective finds in `context.rows`, `[n, ...]` each; a subclass may want the received model there."""
+        return {}
+
     def round(self, state: FedAvg.State, world: World) -> FedAvg.State:
         """Algorithm 1, with buffers averaged like parameters."""
         ids = world.sample()
         received = world.air.down(state.model.rows(ids), self.averages)
-        trained, _, _ = world.fit(received, self.objective)
+        trained, _, _ = world.fit(received, self.objective, rows=self.rows(received))
         sent = world.air.up(trained, self.averages)
         newest = average(sent, self.averages, world.weights(ids))
         return self.State(state.model.put(trained).share(newest))

@@ -257,10 +257,14 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
     def three_squares(root: str | None) -> Dataset:
         return Dataset("three-squares", np.zeros((3, 1, 8, 8), np.uint8), labels, 2, ("a", "b"))
 
+    DATASETS.register("no-dataset")(lambda root: [1, 2])  # type: ignore[arg-type]
     try:
         assert load(DataConfig(name="three-squares")).train_size == 2
+        with pytest.raises(ConfigError, match="the function of 'no-dataset' gives a list, not a Dataset"):
+            load(DataConfig(name="no-dataset"))
     finally:
-        DATASETS._added.clear()
+        DATASETS._added.pop("three-squares")
+        DATASETS._added.pop("no-dataset")
     for change, message in (
         ({"train_size": 3}, "3 of 3 images are training images"),
         ({"labels": labels[:2]}, r"labels of shape \(2,\)"),

@@ -325,7 +325,7 @@ def test_divergence_names_the_clients(chunk: int) -> None:
     w = make("ideal", epochs=3, train=rates, chunk=chunk)
     with pytest.raises(Diverged) as error:
         w.fit(w.population(), task)
-    assert error.value.clients == [0, 3] and str(error.value) == "non-finite loss at client 0, 3"
+    assert error.value.clients == [0, 3] and str(error.value) == "non-finite loss or weights at client 0, 3"
 
 
 def test_divergence_of_one_does_not_touch_the_others() -> None:
@@ -473,5 +473,5 @@ def test_a_network_of_the_base_station() -> None:
     assert log["loss"].tolist() == pytest.approx([expected]) and set(w.log) == {"vector/loss"}
     assert torch.equal(trained.cohorts[0].tensors["fixed"], torch.ones(1, 3, dtype=torch.float64))
     assert w.visited == 0
-    with pytest.raises(Diverged, match="^non-finite loss at the base station's vector$"):
+    with pytest.raises(Diverged, match="^non-finite loss or weights at the base station's vector$"):
         w.fit(pop, objective, optimizer=Optimizer("sgd", 1e300), **options)

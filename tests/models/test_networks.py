@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from semcom.config import ConfigError
 from semcom.models.scg import SCG
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
+from tests import worlds
 
 
 def seeded(seed: int = 0) -> None:
@@ -112,3 +116,28 @@ def test_a_split_model_names_its_parts() -> None:
     assert all(name.startswith(("encoder.", "head.")) for name in names)
     with pytest.raises(NotImplementedError):
         model(torch.zeros(1, 1, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "message"),
+    [
+        (
+            "test-wrong-d",
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 6)),
+            r"encoder: it gives \[6\] per sample; \[4\] is",
+        ),
+        (
+            "test-wrong-in",
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 4)),
+            r"encoder: it does not run on \[1, 8, 8\] per",
+        ),
+        ("test-drop", lambda: nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 4)), "there is a Dropout layer"),
+    ],
+)
+def test_networks_that_cannot_run_are_refused(name: str, layers: Any, message: str) -> None:
+    ENCODERS._added[name] = lambda channels, features: layers()
+    try:
+        with pytest.raises(ConfigError, match=message):
+            worlds.world(encoder=name).population()
+    finally:
+        ENCODERS._added.pop(name)
