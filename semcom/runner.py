@@ -20,6 +20,7 @@ from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition
 from semcom.engine import checkpoint
 from semcom.engine.fit import Diverged
+from semcom.engine.memory import keep_freed_memory
 from semcom.engine.visit import View, confusion, predict
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -96,6 +97,7 @@ def run(config: RunConfig, *, on_round: OnRound | None = None) -> Result:
     dataset = load(config.data)
     split = partition(dataset, config.partition, config.clients, config.seed)
     device = find_device(config.device)
+    keep_freed_memory()
     runner = Runner(config, federate(dataset, split, device), device, folder, on_round)
     with folder.open() if folder is not None else nullcontext():
         return runner.run()

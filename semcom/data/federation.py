@@ -51,7 +51,7 @@ class Federation:
     """The images of a run and who owns which."""
 
     images: Tensor
-    """uint8 `[N, C, 32, 32]`, 0..255."""
+    """uint8 `[N, C, 32, 32]`, 0..255; channels last in memory, which convolutions on a CPU want."""
     labels: Tensor
     """int64 `[N]`."""
     train: Ragged
@@ -67,7 +67,8 @@ class Federation:
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
-        return self.images[index].to(dtype).div_(127.5).sub_(1)
+        picked = self.images.movedim(1, -1)[index].movedim(-1, -3)  # rows are copied as they lie in memory
+        return picked.to(dtype).div_(127.5).sub_(1)
 
 
 def federate(dataset: Dataset, split: Split, device: torch.device | str = "cpu") -> Federation:
@@ -76,7 +77,7 @@ def federate(dataset: Dataset, split: Split, device: torch.device | str = "cpu")
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
     return Federation(
-        images=_pad(torch.from_numpy(dataset.images)).to(device),
+        images=_pad(torch.from_numpy(dataset.images)).to(device, memory_format=torch.channels_last),
         labels=torch.from_numpy(dataset.labels).to(device),
         train=_ragged(split.train, device),
         test=_ragged(split.test, device),

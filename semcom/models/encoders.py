@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
+from torch import Tensor, nn
+
+
+class Flatten(nn.Module):
+    """`[b, c, h, w] -> [b, h w c]`: in the order in which channels-last activations lie in memory.
+
+    So neither the values nor their gradient are copied into another layout, which costs as much as a convolution.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Channels last, then flat."""
+        return x.movedim(1, -1).flatten(1)
 
 
 def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) -> nn.Sequential:
     """Strided 4x4 convolutions to 4x4, `extra` 3x3 ones at each width, and a last 4x4 one to `features`.
 
-    Without biases: before BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
+    The last one sees its whole input at once, so it is written as the matrix that it is: faster. No biases: before
+    BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
     """
     layers: list[nn.Module] = []
     before = channels
@@ -24,11 +36,11 @@ def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) 
             layers.append(nn.Conv2d(before, width, kernel, stride, 1, bias=False))
             if i or j:
                 layers.append(nn.BatchNorm2d(width))
-            layers.append(nn.LeakyReLU(0.2))
+            layers.append(nn.LeakyReLU(0.2, inplace=True))
             before = width
-    layers += [nn.Conv2d(before, features, 4, bias=False), nn.Flatten()]
+    layers += [Flatten(), nn.Linear(16 * before, features, bias=False)]
     for layer in layers:
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.normal_(layer.weight, 0.0, 0.02)
         elif isinstance(layer, nn.BatchNorm2d):
             nn.init.normal_(layer.weight, 1.0, 0.02)

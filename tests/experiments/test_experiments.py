@@ -27,7 +27,7 @@ def test_small_letter_grid_is_arms_times_three_snrs() -> None:
             60,
             1e-3,
             50,
-            10,
+            20,
         )
         assert config.channel.test_snr_db is None  # tested at the training SNR
         assert config.model.features == 64

@@ -48,11 +48,19 @@ def test_encoders(name: str, channels: int, d: int) -> None:
     assert net(torch.randn(2, channels, 32, 32)).shape == (2, d)
     parameters = sum(p.numel() for p in net.parameters())
     assert parameters == dcgan_size(channels, d, WIDTHS[name], name == "dcgan-deep")
-    convolutions = [m for m in net.modules() if isinstance(m, nn.Conv2d)]
+    convolutions = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
     assert len(convolutions) == (7 if name == "dcgan-deep" else 4) and len(norms) == len(convolutions) - 2
     assert all(m.bias is None for m in convolutions)
     assert [m.negative_slope for m in net.modules() if isinstance(m, nn.LeakyReLU)] == [0.2] * (len(convolutions) - 1)
+
+
+def test_the_last_layer_is_a_4x4_convolution() -> None:
+    """Written as a matrix over (row, column, channel); the same numbers as a convolution over the whole map."""
+    *body, flatten, last = ENCODERS.get("dcgan-narrow")(3, 10).children()
+    x = nn.Sequential(*body)(torch.randn(2, 3, 32, 32))
+    filters = last.weight.view(10, 4, 4, -1).movedim(-1, 1)
+    torch.testing.assert_close(last(flatten(x)), nn.functional.conv2d(x, filters).flatten(1))
 
 
 def test_the_size_of_the_letters_encoder() -> None:
@@ -72,7 +80,7 @@ def test_initial_weights(name: str) -> None:
     net = ENCODERS.get(name)(3, 64)
     scales = []
     for layer in net.modules():
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Conv2d | nn.Linear):
             assert centred(layer.weight.detach(), 0.0, 0.02)
         if isinstance(layer, nn.BatchNorm2d):
             scales.append(layer.weight.detach())

