@@ -106,11 +106,11 @@ class Link:
             ValueError: when d is odd.
         """
         check_even(features.shape[-1])
-        ascent = self._hop(up, snr_db, features, meter)
-        descent = None
+        uplink = self._hop(up, snr_db, features, meter)
+        back = None
         if down is not None and self.downlink == "noisy":
-            descent = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
-        received = Split.apply(normalise_power(features), ascent, descent, mask)
+            back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
+        received = Split.apply(normalise_power(features), uplink, back, mask)
         assert isinstance(received, Tensor)
         return received
 

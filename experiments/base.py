@@ -69,6 +69,9 @@ class Experiment:
         unknown = [arm for arm in axes["method"] if arm not in self.arms]
         if unknown:
             raise ConfigError(f"method: {self.name} has no arm {unknown[0]!r}; its arms are {', '.join(self.arms)}")
+        mixed = [n for n, values in axes.items() if n not in ("method", "seed", self.axis) and len(values) > 1]
+        if mixed:
+            raise ConfigError(f"{mixed[0]}: the table of {self.name} has {self.axis} alone as its axis; give one value")
         base = set_fields(chosen.base, overrides)
         return [set_fields(base, dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
 

@@ -13,6 +13,7 @@ from joblib import Parallel, delayed, parallel_config
 from experiments.progress import ERROR, Progress, is_finished, run_folder
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.files import write_atomically
+from semcom.results import BusyError
 
 BACKENDS = ("loky", "ray")
 """joblib backends: processes of this machine; a Ray cluster, whose machines must all see the results' folder."""
@@ -69,7 +70,9 @@ def carry_out(runs: Mapping[str, RunConfig], *, jobs: int, backend: str, runner:
                 progress.fail(config, pool([config]) or broken)
             broken = pool(progress.waiting()) if begun else ""
         for config in progress.waiting():
-            progress.fail(config, f"{run_folder(config)} could not be written")
+            progress.fail(
+                config, f"{run_folder(config)} has no result: another process has it, or it could not be written"
+            )
         return progress.errors
 
 
@@ -118,9 +121,11 @@ def _attempt(config: RunConfig, runner: Runner) -> None:
         runner(config)
         if not is_finished(config):
             raise RunError("the run ended without a summary")
+    except BusyError:  # another sweep has this run, and its folder is not ours to write to
+        return
     except Exception as error:
         text = f"{_one_line(error)}\n\n{traceback.format_exc()}"
-        with suppress(OSError):  # a full disk: the sweep then says that the folder could not be written
+        with suppress(OSError):  # a full disk: the sweep then says so
             write_atomically(folder / ERROR, text)
 
 

@@ -9,23 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+import semcom
 from experiments import results, table
 from experiments.base import Experiment, set_fields
 from experiments.parallel import Runner, carry_out, check_workers, train
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
-from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
+from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, filled, run_hash
 from semcom.files import write_atomically
-
-
-def resolve(config: RunConfig) -> RunConfig:
-    """`semcom.resolve`, imported when it is needed since it imports torch. Raises ConfigError."""
-    from semcom.request import resolve as resolve_run
-
-    try:
-        return resolve_run(config)
-    except ValueError as error:  # of a registry or a link
-        raise ConfigError(str(error)) from None
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
@@ -92,7 +83,7 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
     Raises:
         ConfigError: a configuration is wrong, or two are the same.
     """
-    resolved = [resolve(config) for config in chosen.grid(scale, overrides)]
+    resolved = [semcom.resolve(config) for config in chosen.grid(scale, overrides)]
     runs: dict[str, RunConfig] = {}
     for config in sorted(resolved, key=work, reverse=True):
         key = run_hash(config)
@@ -105,10 +96,10 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
 def work(config: RunConfig) -> float:
     """How long a run takes compared with others of its grid: about the samples that it trains on, times a constant."""
     split, schedule = config.partition, config.train
-    epochs = schedule.local_epochs or 1
+    epochs = filled(schedule.local_epochs)
     mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
     samples = split.ways * (split.shots or 1) if split.kind == "shots" else 1
-    return (schedule.rounds or 1) * mean * config.clients * (schedule.participation or 1) * samples
+    return filled(schedule.rounds) * mean * config.clients * filled(schedule.participation) * samples
 
 
 def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:

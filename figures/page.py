@@ -49,7 +49,7 @@ def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
             *(f"* {name}: {text}" for name, text in _facts(chosen, frame, source.paper)),
             "",
             "```sh",
-            f"{frame['command'].iloc[0]} && semcom figure {chosen.name}",
+            frame["command"].iloc[0],  # it draws the figure, too
             "```",
             "",
         ]

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 
 class ConfigError(ValueError):
@@ -252,8 +252,16 @@ COMMON: Mapping[str, Any] = {
 def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
     """`train` with its open fields taken from `preset`, then from the common defaults."""
     values = {**COMMON, **preset}
+    if (train.optimizer or values["optimizer"]) == "adam":
+        values["momentum"] = 0.0  # a preset's momentum belongs to its SGD
     opened = {name: values[name] for name in COMMON if getattr(train, name) is None}
     return dataclasses.replace(train, **opened)
+
+
+def filled(value: Any) -> Any:
+    """The value of an open field of a resolved configuration. Raises AssertionError where it was never resolved."""
+    assert value is not None, "the configuration is not resolved: call semcom.resolve first"
+    return value
 
 
 def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "range"], tuple[float, ...]]:
@@ -274,110 +282,3 @@ def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "rang
             raise ConfigError(f"{field_name}: {text!r} is not a range low:high of two finite numbers in dB")
         return "range", values
     return "list", values
-
-
-def check(config: RunConfig) -> None:
-    """Checks what can be told without data. Raises ConfigError for the first field that is wrong."""
-    _check_choices(config)
-    train, partition = config.train, config.partition
-    for name, value in (
-        ("clients", config.clients),
-        ("train.rounds", train.rounds),
-        ("train.batch-size", train.batch_size),
-        ("train.eval-every", train.eval_every),
-        ("train.checkpoint-every", train.checkpoint_every),
-        ("partition.ways", partition.ways),
-        ("partition.classes", partition.classes),
-        ("partition.test-per-class", partition.test_per_class),
-        ("model.features", config.model.features),
-        ("air.bits-per-float", config.air.bits_per_float),
-        *([("partition.shots", partition.shots)] if partition.shots is not None else []),
-        *([("chunk", config.chunk)] if config.chunk is not None else []),
-    ):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"{name}: {value!r} is not a whole number of at least 1")
-    for name, value in (
-        ("partition.ways-spread", partition.ways_spread),
-        ("partition.shots-spread", partition.shots_spread),
-        ("partition.min-size", partition.min_size),
-        ("train.momentum", train.momentum),
-        ("train.weight-decay", train.weight_decay),
-    ):
-        if value is None or not value >= 0 or not math.isfinite(value):
-            raise ConfigError(f"{name}: {value!r} is not a number of at least 0")
-    for name, value in (
-        ("partition.beta", partition.beta),
-        ("air.bits-per-use", config.air.bits_per_use),
-        ("air.bandwidth-hz", config.air.bandwidth_hz),
-        ("air.symbol-energy", config.air.symbol_energy),
-    ):
-        if not value > 0 or not math.isfinite(value):
-            raise ConfigError(f"{name}: {value!r} is not a positive number")
-    for name, value, top in (
-        ("partition.fraction", partition.fraction, True),
-        ("partition.scarce-fraction", partition.scarce_fraction, True),
-        ("train.participation", train.participation, True),
-        ("partition.test-fraction", partition.test_fraction, False),
-    ):
-        if value is None or not (0 < value < 1 or (top and value == 1)):
-            raise ConfigError(f"{name}: {value!r} is not a number in (0, 1{']' if top else ')'}")
-    if not 0 <= partition.validation < 1:
-        raise ConfigError(f"partition.validation: {partition.validation!r} is not a number in [0, 1)")
-    if config.model.features % 2:
-        raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
-    _check_per_client("train.lr", train.lr, config.clients, lambda v: v > 0 and math.isfinite(v), "positive number")
-    _check_per_client(
-        "train.local-epochs",
-        train.local_epochs,
-        config.clients,
-        lambda v: isinstance(v, int) and v > 0,
-        "positive whole number",
-    )
-    wrong = [k for k in partition.scarce if not 0 <= k < config.clients]
-    if wrong:
-        raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
-    if config.seed < 0:
-        raise ConfigError(f"seed: {config.seed} is negative")
-    _check_snr(config)
-
-
-def _check_choices(config: RunConfig) -> None:
-    """Checks the fields that take one of some words."""
-    for section in dataclasses.fields(RunConfig):
-        part = getattr(config, section.name)
-        if dataclasses.is_dataclass(part):
-            for name, hint in get_type_hints(type(part)).items():
-                prefix = "method" if section.name == "hyper" else section.name
-                _check_choice(f"{prefix}.{name.replace('_', '-')}", getattr(part, name), hint)
-
-
-def _check_choice(field_name: str, value: Any, hint: Any) -> None:
-    """Checks one value against a type hint that is, or has among its alternatives, a `Literal`."""
-    words = [word for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal for word in get_args(kind)]
-    if words and value is not None and value not in words:
-        raise ConfigError(f"{field_name}: {value!r} is not one of {', '.join(words)}")
-
-
-def _check_per_client(name: str, value: Any, clients: int, ok: Any, what: str) -> None:
-    """Checks a field that holds one value or one per client."""
-    values = value if isinstance(value, tuple) else (value,)
-    if isinstance(value, tuple) and len(value) != clients:
-        raise ConfigError(f"{name}: {len(value)} values for {clients} clients; give one, or one per client")
-    for v in values:
-        if not isinstance(v, (int, float)) or not ok(v):
-            raise ConfigError(f"{name}: {v!r} is not a {what}")
-
-
-def _check_snr(config: RunConfig) -> None:
-    """Checks the three SNR fields against the number of clients."""
-    channel = config.channel
-    for name, value in (("channel.snr-db", channel.snr_db), ("channel.downlink-snr-db", channel.downlink_snr_db)):
-        if value is None:
-            continue
-        form, values = parse_snr(value, name)
-        if form == "list" and len(values) not in (1, config.clients):
-            raise ConfigError(f"{name}: {len(values)} values for {config.clients} clients; give one, or one per client")
-    if channel.test_snr_db is not None and parse_snr(channel.test_snr_db, "channel.test-snr-db")[0] == "range":
-        raise ConfigError(
-            f"channel.test-snr-db: {channel.test_snr_db!r} is a range; give one number or a comma list for a curve"
-        )

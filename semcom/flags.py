@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from semcom.checks import check_types
 from semcom.config import ConfigError, RunConfig, build_hyper, from_dict
 from semcom.plugins import load_plugins
 from semcom.registry import METHODS
@@ -104,11 +105,13 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
 def read_config(path: str) -> RunConfig:
     """The configuration stored in a config.json. Raises ConfigError."""
     try:
-        return from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"config: {path!r} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
+    check_types(config)
+    return config
 
 
 def read_train(early: Early) -> RunConfig:

@@ -22,17 +22,21 @@ class Progress(contextlib.ExitStack):
         super().__init__()
         self.rounds = rounds
         self.bar: Any = None
-        if sys.stderr.isatty():
-            from tqdm import tqdm
-            from tqdm.contrib.logging import logging_redirect_tqdm
 
-            self.bar = self.enter_context(tqdm(total=rounds, unit="round", dynamic_ncols=True, file=sys.stderr))
-            self.enter_context(logging_redirect_tqdm())  # a log line must not tear the bar apart
+    def _open_bar(self) -> None:
+        """At the first round and not before: until then a wrong request ends with one line."""
+        from tqdm import tqdm
+        from tqdm.contrib.logging import logging_redirect_tqdm
+
+        self.bar = self.enter_context(tqdm(total=self.rounds, unit="round", dynamic_ncols=True, file=sys.stderr))
+        self.enter_context(logging_redirect_tqdm())  # a log line must not tear the bar apart
 
     def __call__(self, row: Mapping[str, Any]) -> None:
         """Takes one line of `metrics.jsonl`."""
-        shown = {"loss": f"{row['loss']:.4g}"}
+        shown = {"loss": f"{row['loss']:.4g}"} if "loss" in row else {}
         shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in row.get("views", {}).items()}
+        if self.bar is None and sys.stderr.isatty():
+            self._open_bar()
         if self.bar is None:
             logger.info("round %d/%d  %s", row["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
         else:

@@ -7,7 +7,8 @@ import dataclasses
 import torch
 
 from channels import make_link
-from semcom.config import ConfigError, RunConfig, build_hyper, check, fill
+from semcom.checks import check
+from semcom.config import ConfigError, RunConfig, build_hyper, fill
 from semcom.data.partitions import default_shots
 from semcom.methods.base import Method
 from semcom.plugins import load_plugins
@@ -17,8 +18,18 @@ from semcom.registry import ENCODERS, HEADS, METHODS
 def resolve(config: RunConfig) -> RunConfig:
     """Fills the open fields and checks everything that can be checked without loading data.
 
-    Raises ConfigError (or ValueError of a registry) with one line for the first thing that is wrong.
+    Raises ConfigError with one line for the first thing that is wrong.
     """
+    try:
+        return _resolve(config)
+    except ConfigError:
+        raise
+    except ValueError as error:  # of a registry or a link, which know nothing of configurations
+        raise ConfigError(str(error)) from None
+
+
+def _resolve(config: RunConfig) -> RunConfig:
+    """`resolve` without the translation of errors."""
     load_plugins(config.plugins)
     method = METHODS.get(config.method)
     config = dataclasses.replace(config, hyper=build_hyper(method.Hyper, config.hyper))

@@ -20,6 +20,10 @@ CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.
 LOCK = ".lock"
 
 
+class BusyError(ConfigError):
+    """Another process has the folder."""
+
+
 class Folder:
     """The folder of one run.
 
@@ -52,7 +56,7 @@ class Folder:
     def open(self) -> Iterator[None]:
         """Creates the folder, stores the configuration, and keeps other processes out.
 
-        The operating system drops the lock with the process, so a dead one's does not block. Raises ConfigError when
+        The operating system drops the lock with the process, so a dead one's does not block. Raises BusyError when
         another process has the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,7 @@ class Folder:
         try:
             lock.acquire()
         except Timeout:
-            raise ConfigError(
+            raise BusyError(
                 f"out: another process is at work in {self.path}; wait for it, or give another folder"
             ) from None
         try:
@@ -110,9 +114,13 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """The commit of the checkout that this package runs from, with "-dirty" if it was changed; None outside one."""
-    here = Path(__file__).parent
-    try:
-        command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # a wheel inside somebody's checkout is not in it
+        return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return None

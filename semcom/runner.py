@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, RunError, parse_snr, run_hash
+from semcom.config import ConfigError, RunConfig, RunError, filled, parse_snr, run_hash
 from semcom.data.datasets import load
 from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition
@@ -118,7 +118,7 @@ class Runner:
         self.method: Method = METHODS.get(config.method)(config.hyper)
         self.world = World(config, federation, device, split=self.method.split)
         self.state = self.method.setup(self.world)
-        self.rounds = config.train.rounds or 1
+        self.rounds = filled(config.train.rounds)
         self.rows: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "evaluate": 0.0}
         self.progress = self._progress(0)
@@ -154,8 +154,12 @@ class Runner:
             row["views"] = self._evaluate(state)
         self.seconds["evaluate"] += time.perf_counter() - trained
         row["seconds"] = round(time.perf_counter() - begun, 4)
+        if self.folder:
+            self.folder.append(row)  # first: a row too many is cut off on resume, one too few would be missed
+        self.rows.append(row)
         self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
-        self._report(row)
+        if self.on_round:
+            self.on_round(row)
         if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
             self._keep()
 
@@ -166,13 +170,6 @@ class Runner:
     def _losses(self) -> dict[str, float]:
         """Mean over the round's clients of what training logged."""
         return {name: float(values.mean()) for name, values in self.world.log.items()}
-
-    def _report(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        if self.folder:
-            self.folder.append(row)
-        if self.on_round:
-            self.on_round(row)
 
     def _evaluate(self, state: Any) -> dict[str, dict[str, Any]]:
         """Each view's accuracy, at the first test SNR and, where there is a curve, at all of them."""
@@ -245,5 +242,6 @@ class Runner:
         self.progress = content["progress"]
         self.seconds = dict(self.progress["seconds"])
         self.world.resume(self.progress)
+        self.world.round = self.progress["round"]
         self.folder.cut(self.progress["round"])
         self.rows = self.folder.metrics()

@@ -104,6 +104,11 @@ def read_split(path: str | None, clients: int, images: int) -> tuple[Lists, List
     for client, lists in enumerate(zip(*parts.values(), strict=True)):
         if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
             raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
+    learned = np.concatenate(parts["train"])
+    for part in ("test", "validation"):
+        for client, indices in enumerate(parts[part]):
+            if np.isin(indices, learned).any():
+                raise ConfigError(f"partition.path: {path!r} has a training image of some client in {part}_{client}")
     return parts["train"], parts["test"], parts["validation"]
 
 

@@ -12,7 +12,7 @@ times the number of clients over the bandwidth; energy is uses times Es.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -119,7 +119,7 @@ class Air:
                 n: self._noisy(direction, n, t, c.ids) if in_part(n, part) and not n.endswith("running_var") else t
                 for n, t in c.tensors.items()
             }
-            cohorts.append(type(c)(c.network, sent, c.ids, c.shared))
+            cohorts.append(replace(c, tensors=sent))
         return Population(tuple(cohorts))
 
     def _noisy(

@@ -250,7 +250,7 @@ class Feed:
         self.schedule = Schedule(plans)
         self.steps = self.schedule.steps
         self.signals = world.signals(ids, self.schedule, fit.stream)
-        world.count_features(ids, [sum(p.sizes) for p in plans])
+        world.count_features([sum(p.sizes) for p in plans])
 
     def active(self, step: int) -> int:
         """Clients that have not finished."""

@@ -47,7 +47,7 @@ def plan(table: Tensor, batch: int, epochs: int, steps: int | None, key: Sequenc
         key: names the draws.
     """
     n = len(table)
-    sizes = [min(batch, n - i) for i in range(0, n, batch)]
+    sizes = batch_sizes(n, batch)
     per_epoch = len(sizes)
     if steps is not None:
         epochs = -(-steps // per_epoch)
@@ -56,6 +56,21 @@ def plan(table: Tensor, batch: int, epochs: int, steps: int | None, key: Sequenc
     order = torch.cat([table[torch.randperm(n, generator=generator, device=table.device)] for _ in range(epochs)])
     sizes = (sizes * epochs)[:total]
     return Plan(order[: sum(sizes)], sizes, per_epoch * (epochs - 1))
+
+
+def batch_sizes(n: int, batch: int) -> list[int]:
+    """Sizes of the mini-batches that n samples are cut into."""
+    return [min(batch, n - i) for i in range(0, n, batch)]
+
+
+def pad(rows: Sequence[Tensor]) -> Tensor:
+    """Per-client rows `[N_i, ...]` as one tensor `[k, max N, ...]`, zeros behind."""
+    if len({len(r) for r in rows}) == 1:
+        return torch.stack(list(rows))
+    out = rows[0].new_zeros(len(rows), max(len(r) for r in rows), *rows[0].shape[1:])
+    for i, r in enumerate(rows):
+        out[i, : len(r)] = r
+    return out
 
 
 class Schedule:
@@ -72,20 +87,11 @@ class Schedule:
         self._sizes = np.array([p.sizes + [0] * (longest - p.steps) for p in plans])
         self._starts = np.concatenate([np.zeros((len(plans), 1), int), self._sizes.cumsum(1)[:, :-1]], 1)
         self._last = np.array([p.last for p in plans])
-        self.order = self.pad([p.order for p in plans])
+        self.order = pad([p.order for p in plans])
 
     def active(self, step: int) -> int:
         """Number of clients that have not finished before a step."""
         return int((self._sizes[:, step] > 0).sum())
-
-    def pad(self, rows: Sequence[Tensor]) -> Tensor:
-        """Per-client rows `[N_i, ...]` as one tensor `[k, max N, ...]`, zeros behind."""
-        if len({len(r) for r in rows}) == 1:
-            return torch.stack(list(rows))
-        out = rows[0].new_zeros(len(rows), max(len(r) for r in rows), *rows[0].shape[1:])
-        for i, r in enumerate(rows):
-            out[i, : len(r)] = r
-        return out
 
     def cut(self, step: int) -> Cut:
         """Where the active clients' rows of a step are."""

@@ -160,6 +160,9 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
         mine = weights[torch.as_tensor(pop.at(cohort), device=weights.device)]
         for name, t in cohort.tensors.items():
             if in_part(name, part):
+                if not t.is_floating_point():  # an index table or the like: the same for all
+                    sums[name] = t[:1]
+                    continue
                 term = torch.tensordot(mine.to(t.dtype), t, dims=1).unsqueeze(0)
                 sums[name] = sums[name] + term if name in sums else term
     return sums

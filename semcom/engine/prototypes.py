@@ -34,7 +34,8 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
         sums[where] += s
         counts[where] += n
 
-    visit(world, pop, world.federation.train, add, snr_db=None, stream=stream)
+    link, meter = world.training_link, world.meters["train_up"]
+    visit(world, pop, world.federation.train, add, stream=stream, link=link, meter=meter)
     return class_means(sums, counts), counts
 
 

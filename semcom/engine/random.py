@@ -23,7 +23,7 @@ def key_seed(*key: object) -> int:
 
 
 def keyed(device: torch.device | str, *key: object) -> torch.Generator:
-    """A generator on `device` whose state depends on the key alone."""
+    """A generator on `device` whose state depends on the key alone (on a CPU: on 32 bits of its hash)."""
     return torch.Generator(device=device).manual_seed(key_seed(*key))
 
 

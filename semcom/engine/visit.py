@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError
+from channels import Link, Meter
+from semcom.config import ConfigError, filled
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.forward import Batch, Signal, StackedModel
-from semcom.engine.plan import Plan, Schedule
+from semcom.engine.plan import Plan, Schedule, batch_sizes
 from semcom.engine.population import Population
 
 if TYPE_CHECKING:
@@ -58,8 +59,10 @@ def visit(
     table: Ragged,
     fn: Visitor,
     *,
-    snr_db: Tensor | None,
     stream: str,
+    snr_db: Tensor | None = None,
+    link: Link | None = None,
+    meter: Meter | None = None,
     federation: Federation | None = None,
 ) -> None:
     """Shows every sample of every client in `pop`, through the uplink, in evaluation mode, to `fn`.
@@ -69,36 +72,37 @@ def visit(
         pop: K models.
         table: which samples.
         fn: the visitor.
-        snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
         stream: names the realisation of the channel.
+        snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
+        link: None: the run's.
+        meter: where the received SNR is measured, if at all.
         federation: whose images `table` indexes (None: the world's).
     """
+    link = link or world.link
     for cohort in pop.cohorts:
-        chunk = world.chunk or len(cohort.ids)
-        for i in range(0, len(cohort.ids), chunk):
-            ids = cohort.ids[i : i + chunk]
-            part = cohort.rows(ids)
+        k = world.chunk or len(cohort.ids)
+        for i in range(0, len(cohort.ids), k):
+            ids = cohort.ids[i : i + k]
+            ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
             where = torch.as_tensor(np.searchsorted(pop.ids, ids), device=world.device)
+            at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=world.device)
+            mine = {n: t if n in cohort.shared else t[at] for n, t in cohort.tensors.items()}
             snr = world.snr_db("up", ids) if snr_db is None else snr_db[where]
-            order = np.argsort(-table.sizes[ids], kind="stable")
-            schedule = Schedule([_in_order(table[int(ids[j])]) for j in order])
-            rows = world.rows(world.link, ids[order], schedule, stream, "uplink")
-            at = torch.as_tensor(order, device=world.device)
+            schedule = Schedule([_in_order(table[int(client)]) for client in ids])
+            sizes = [batch_sizes(len(p.order), filled(world.config.train.batch_size)) for p in schedule.plans]
+            rows = world.rows(link, ids, sizes, stream, "uplink")
             for step in range(schedule.steps):
                 cut = schedule.cut(step)
                 batch = world.batch(schedule, cut, federation)
-                now = at[: cut.n]
-                tensors = {n: t if n in part.shared else t[now] for n, t in part.tensors.items()}
-                signal = Signal({n: cut(t) for n, t in rows.items()}, snr[now], meter=world.meters["test"])
-                model = StackedModel(part.network, {}, tensors, (), world.link, signal)
-                features, logits = model(batch)
-                fn(batch, features, logits, where[now])
+                tensors = {n: t if n in cohort.shared else t[: cut.n] for n, t in mine.items()}
+                signal = Signal({n: cut(t) for n, t in rows.items()}, snr[: cut.n], meter=meter)
+                features, logits = StackedModel(cohort.network, {}, tensors, (), link, signal)(batch)
+                fn(batch, features, logits, where[: cut.n])
 
 
 def _in_order(table: Tensor) -> Plan:
     """A client's samples as they lie, in large batches."""
-    n = len(table)
-    return Plan(table, [min(EVAL_BATCH, n - i) for i in range(0, n, EVAL_BATCH)], 0)
+    return Plan(table, batch_sizes(len(table), EVAL_BATCH), 0)
 
 
 def confusion(world: World, views: Mapping[str, View], snr_db: float | None, table: Ragged) -> dict[str, Tensor]:
@@ -128,7 +132,7 @@ def confusion(world: World, views: Mapping[str, View], snr_db: float | None, tab
 
         pop = views[names[0]].population
         fixed = None if snr_db is None else torch.full((len(pop.ids),), snr_db, device=world.device, dtype=world.dtype)
-        visit(world, pop, table, count, snr_db=fixed, stream="test")
+        visit(world, pop, table, count, stream="test", snr_db=fixed, meter=world.meters["test"])
     return {name: t.view(-1, c, c) for name, t in counts.items()}
 
 
@@ -146,15 +150,13 @@ def predict(world: World, view: View, client: int, images: Tensor, snr_db: float
     ids = view.population.ids
     if client not in ids:
         raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
-    n, start = len(images), len(world.federation.images)
+    n = len(images)
     guest = replace(
         world.federation,
-        images=torch.cat([world.federation.images, images.to(world.device)]),
-        labels=torch.cat([world.federation.labels, world.federation.labels.new_zeros(n)]),
+        images=images.to(world.device),
+        labels=torch.zeros(n, dtype=torch.int64, device=world.device),
     )
-    table = Ragged(
-        torch.arange(start, start + n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0)
-    )
+    table = Ragged(torch.arange(n, device=world.device), np.where(np.arange(world.clients + 1) > client, n, 0))
     one = view.population.rows(np.array([client]))
     answers = [torch.zeros(1, 0, dtype=torch.int64, device=world.device)]  # what no image at all gives
 

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
-from semcom.config import ConfigError, RunConfig, parse_snr
+from semcom.config import ConfigError, RunConfig, filled, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
 from semcom.engine.forward import Batch, Signal
-from semcom.engine.plan import Cut, Plan, Schedule, plan
+from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
 from semcom.engine.population import Cohort, Population, Prefix, in_part
 from semcom.engine.random import build, global_draws, keyed
 from semcom.models.batchnorm import own_batchnorm
@@ -72,7 +72,7 @@ class World:
 
     def sample(self) -> np.ndarray:
         """Ids of the clients that take part in this round, ascending."""
-        share = self.config.train.participation or 1.0
+        share = filled(self.config.train.participation)
         n = max(1, round(share * self.clients))
         if n == self.clients:
             return np.arange(n)
@@ -174,9 +174,9 @@ class World:
             rows=rows or {},
             shared=shared or {},
             carry=carry or {},
-            epochs=epochs if epochs is not None else config.local_epochs or 1,
+            epochs=epochs if epochs is not None else filled(config.local_epochs),
             steps=steps,
-            batch=batch or config.batch_size or 50,
+            batch=batch or filled(config.batch_size),
             optimizer=optimizer or self.optimizer(),
             stream=stream,
         )
@@ -187,7 +187,7 @@ class World:
     def optimizer(self) -> Optimizer:
         """The run's optimiser."""
         t = self.config.train
-        return Optimizer(t.optimizer or "adam", t.lr or 1e-3, t.momentum or 0.0, t.weight_decay or 0.0)
+        return Optimizer(filled(t.optimizer), filled(t.lr), filled(t.momentum), filled(t.weight_decay))
 
     def plan(self, client: int, batch: int, epochs: int, steps: int | None, stream: str) -> Plan:
         """A client's batch order in this round."""
@@ -204,8 +204,9 @@ class World:
 
     def signals(self, ids: np.ndarray, schedule: Schedule, stream: str) -> Callable[[Cut], Signal]:
         """What the chunk meets on the air in training, step by step."""
-        up = self.rows(self.training_link, ids, schedule, stream, "uplink")
-        down = self.rows(self.training_link, ids, schedule, stream, "downlink") if self.split else None
+        link, sizes = self.training_link, [p.sizes for p in schedule.plans]
+        up = self.rows(link, ids, sizes, stream, "uplink")
+        down = self.rows(link, ids, sizes, stream, "downlink") if self.split else None
         up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
 
         def signal(cut: Cut) -> Signal:
@@ -215,21 +216,30 @@ class World:
 
         return signal
 
-    def rows(self, link: Link, ids: np.ndarray, schedule: Schedule, stream: str, kind: str) -> dict[str, Tensor]:
-        """Realisations of a link for a chunk, one row per visited sample, `[k, N, ...]`."""
-        d = self.config.model.features
+    def rows(
+        self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
+    ) -> dict[str, Tensor]:
+        """Realisations of a link for a chunk, one row per visited sample, `[k, N, ...]`.
+
+        `sizes` are each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
+        """
+        seed, d = self.config.seed, self.config.model.features
         drawn = [
-            link.draw(p.sizes, d, keyed(self.device, self.config.seed, stream, kind, self.round, int(k)), self.dtype)
-            for k, p in zip(ids, schedule.plans, strict=True)
+            link.draw(batches, d, keyed(self.device, seed, stream, kind, self.round, int(k)), self.dtype)
+            for k, batches in zip(ids, sizes, strict=True)
         ]
-        return {name: schedule.pad([rows[name] for rows in drawn]) for name in drawn[0]}
+        return {name: pad([rows[name] for rows in drawn]) for name in drawn[0]}
 
     # -- the air -------------------------------------------------------------------------------------------------
 
     def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
         """SNR in dB of each client in this round, `[n]`; a range is drawn per client and round."""
         channel = self.config.channel
-        text = channel.snr_db if direction == "up" or channel.downlink_snr_db is None else channel.downlink_snr_db
+        text = channel.snr_db
+        if channel.downlink_snr_db is None:
+            direction = "up"  # the same SNR both ways, also where it is drawn
+        elif direction == "down":
+            text = channel.downlink_snr_db
         form, values = parse_snr(text, "channel.snr-db")
         if form == "range":
             draws = [self._uniform("snr", direction, self.round, int(k)) for k in ids]
@@ -238,7 +248,7 @@ class World:
             picked = [values[0] if len(values) == 1 else values[int(k)] for k in ids]
         return torch.tensor(picked, dtype=self.dtype, device=self.device)
 
-    def count_features(self, ids: np.ndarray, samples: Sequence[int]) -> None:
+    def count_features(self, samples: Sequence[int]) -> None:
         """Counts visited samples, and the traffic of a split method."""
         self.visited += sum(samples)
         if self.split:
@@ -282,7 +292,7 @@ def _template(factory: Callable[[], M]) -> M:
 
 def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     """Parameters and buffers of a fresh module in the run's arithmetic."""
-    return {name: t.detach().to(dtype) for name, t in module.state_dict().items()}
+    return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
 def _check_network(network: SplitModel, image: torch.Size, features: int, classes: int) -> None:
@@ -290,12 +300,16 @@ def _check_network(network: SplitModel, image: torch.Size, features: int, classe
     if any(isinstance(layer, _DropoutNd) for layer in network.modules()):
         # Its draws would come from torch's global generator: not keyed, so neither reproducible nor the same in chunks.
         raise ConfigError("model: there is a Dropout layer, whose draws the engine does not key; leave it out")
+    kept = network.state_dict()
+    for name, _ in network.named_buffers():
+        if name not in kept:
+            raise ConfigError(f"model: the buffer {name} is not persistent, so the engine would lose it; make it so")
     x, network = torch.empty(2, *image, device="meta"), network.eval()
     for part, wanted in (("encoder", features), ("head", classes)):
         try:
             x = network.get_submodule(part)(x)
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # whatever a network of the user's raises
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
         if x.shape != (2, wanted):
             raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")

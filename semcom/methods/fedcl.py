@@ -133,13 +133,15 @@ class FedCL(Method):
         if self.hyper.centroids == "scg":
             scg = self._train_scg(state.scg, world, means, counts)
             return scg, generate(scg), torch.ones_like(state.known)
-        return state.scg, combine(means, counts, "mean"), (counts > 0).any(0)
+        has = (counts > 0).any(0)
+        # A class whose owners are all absent keeps the centroid that it had.
+        kept = torch.where(has[:, None], combine(means, counts, "mean"), state.centroids)
+        return state.scg, kept, state.known | has
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
         """E' steps on Eq. 8, warm-started from the last round."""
-        lr = world.config.train.lr
-        rate = self.hyper.scg_lr or (float(np.mean(lr)) if lr is not None else 1e-3)
-        optimizer = Optimizer(world.optimizer().name, rate, world.optimizer().momentum)
+        usual = world.optimizer()
+        optimizer = Optimizer(usual.name, self.hyper.scg_lr or float(np.mean(usual.lr)), usual.momentum)
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
             return self.scg_loss(context.shared["means"], model.output().squeeze(0), context.shared["counts"] > 0)[None]

@@ -89,8 +89,10 @@ class FedProto(Method):
             means, counts = prototypes(world, trained)
         owned = world.federation.owned[ids]
         sent = world.air.send("up", "prototypes", means, ids, owned.sum(1) * d)
-        newest = combine(sent, counts, self.hyper.aggregation)
-        return self.State(state.model.put(trained), newest, torch.as_tensor(owned.any(0)))
+        newest, has = combine(sent, counts, self.hyper.aggregation), torch.as_tensor(owned.any(0))
+        # A class whose owners are all absent keeps the prototype that it had.
+        kept = torch.where(has.to(world.device)[:, None], newest, state.prototypes)
+        return self.State(state.model.put(trained), kept, state.known | has)
 
     def views(self, state: FedProto.State, world: World) -> dict[str, View]:
         """`personal`: the head's answer; `prototype`: the nearest global prototype among the client's own classes."""

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semcom.config import ConfigError
+
 
 class BatchNorm(nn.Module):
     """`nn.BatchNorm1d/2d` for padded batches.
@@ -63,11 +65,11 @@ class BatchNorm(nn.Module):
 def own_batchnorm(module: nn.Module) -> nn.Module:
     """Replaces every `nn.BatchNorm1d/2d` inside `module` by `BatchNorm` with the same values; returns the module.
 
-    Raises ValueError for one that keeps no running statistics or averages them cumulatively (`momentum=None`).
+    Raises ConfigError for one that keeps no running statistics or averages them cumulatively (`momentum=None`).
     """
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
         if module.momentum is None or module.running_mean is None:
-            raise ValueError("batch normalisation needs running statistics and a momentum")
+            raise ConfigError("model: batch normalisation needs running statistics and a momentum")
         own = BatchNorm(module.num_features, module.eps, module.momentum, module.affine).to(module.running_mean.dtype)
         own.load_state_dict({k: v for k, v in module.state_dict().items() if k != "num_batches_tracked"})
         return own

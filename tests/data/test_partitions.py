@@ -199,6 +199,8 @@ def test_a_split_survives_its_file(tmp_path: Path, validation: float) -> None:
         ({"train_0": [[1, 2]]}, "train_0 .* no list of whole numbers"),
         ({"test_1": [3, 5]}, "gives client 1 an image twice"),
         ({"train_0": [7, 7]}, "gives client 0 an image twice"),
+        ({"test_1": [0]}, "has a training image of some client in test_1"),
+        ({"validation_0": [2]}, "has a training image of some client in validation_0"),
         ({"train_2": [9], "test_2": [10]}, "clients: 2, .* over 3 clients"),
         ({"test_1": None}, "has no test_1"),
         ({"train_0": []}, "client 0 of 2 without training samples"),

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from semcom.engine.plan import Plan, Schedule, plan
+from semcom.engine.plan import Plan, Schedule, pad, plan
 from tests import worlds
 
 SIZE = st.integers(1, 13)
@@ -65,7 +65,7 @@ def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]]
     plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
     schedule = Schedule(plans)
     assert schedule.steps == plans[0].steps
-    rows = schedule.pad([torch.stack([p.order, -p.order], 1) for p in plans])  # any per-sample draw
+    rows = pad([torch.stack([p.order, -p.order], 1) for p in plans])  # any per-sample draw
     visited: list[list[int]] = [[] for _ in plans]
     for step in range(schedule.steps):
         cut = schedule.cut(step)
@@ -85,12 +85,11 @@ def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]]
 
 
 def test_pad() -> None:
-    schedule = Schedule([make(3, 2), make(3, 2)])
     one, two = torch.ones(2, 4), torch.full((3, 4), 2.0)
-    padded = schedule.pad([one, two])
+    padded = pad([one, two])
     assert padded.shape == (2, 3, 4) and torch.equal(padded[0, :2], one) and not padded[0, 2].any()
     assert torch.equal(padded[1], two)
-    assert torch.equal(schedule.pad([one, one]), torch.stack([one, one]))
+    assert torch.equal(pad([one, one]), torch.stack([one, one]))
 
 
 def test_draws_do_not_depend_on_padding() -> None:
@@ -98,7 +97,7 @@ def test_draws_do_not_depend_on_padding() -> None:
 
     def noise(w: worlds.World, clients: list[int]) -> list[list[Tensor]]:
         schedule = Schedule([w.plan(k, 2, 2, None, "train") for k in clients])
-        rows = w.rows(w.link, np.array(clients), schedule, "train", "uplink")
+        rows = w.rows(w.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink")
         steps: list[list[Tensor]] = [[] for _ in clients]
         for step in range(schedule.steps):
             cut = schedule.cut(step)

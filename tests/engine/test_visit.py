@@ -80,8 +80,19 @@ def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
             keep = slice(None) if batch.mask is None else batch.mask[i]
             rows.setdefault(position, []).append(features[i][keep])
 
-    visit(w, pop, w.federation.test, note, **{"snr_db": None, "stream": "test", **options})
+    visit(w, pop, w.federation.test, note, **{"stream": "test", "meter": w.meters["test"], **options})
     return {k: torch.cat(v) for k, v in rows.items()}
+
+
+def test_a_fade_lasts_for_a_mini_batch_of_the_run_not_for_a_forward_pass() -> None:
+    """Coherence "batch": with batches of 2, pairs of test samples share a fade; the forward pass takes all at once."""
+    w = make(channel={"kind": "rayleigh", "coherence": "batch", "snr_db": "inf", "equaliser": "none"})
+    seen: list[Tensor] = []
+    w.link.gain = lambda rows: (seen.append(rows["fading"]), rows["fading"])[1]  # type: ignore[method-assign]
+    collect(w, w.population())
+    for fading, n in zip(seen, TESTS, strict=True):
+        fade = fading[0, :n, 0]
+        assert all((fade[i] == fade[i + 1]) == (i % 2 == 0) for i in range(n - 1))
 
 
 @pytest.mark.parametrize("batch", [250, 4, 1])

@@ -16,9 +16,7 @@ from semcom.config import RunConfig, fill
 def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolving without torch: the common defaults. No data is loaded."""
     monkeypatch.setattr("experiments.sweep.check_data", lambda configs: None)
-    monkeypatch.setattr(
-        "experiments.sweep.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {}))
-    )
+    monkeypatch.setattr("semcom.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {})))
 
 
 @pytest.fixture

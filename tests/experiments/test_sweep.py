@@ -159,7 +159,7 @@ def test_wrong_configuration_stops_before_any_run(
             raise ConfigError("partition.ways: 11 is more than the 10 classes of digits")
         return config
 
-    monkeypatch.setattr("experiments.sweep.resolve", refuse)
+    monkeypatch.setattr("semcom.resolve", refuse)
     with pytest.raises(ConfigError, match="^partition.ways: 11"):
         sweep("demo", out=tmp_path / "r", runner=fake_run)
     assert not (tmp_path / "r").exists()

@@ -106,7 +106,7 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         "* Seeds: 0 / 1",
         "* Versions: semcom 0.1.0, torch 2.9.1",
         "* Commit: abc1234",
-        "semcom sweep letter-fig2b --scale small && semcom figure letter-fig2b",
+        "semcom sweep letter-fig2b --scale small\n```",
     ):
         assert text in page
 

@@ -137,3 +137,30 @@ def test_views_come_after_the_server_step(arm: str) -> None:
     state = rounds(w, method)[-1]
     views = method.views(state, w)
     assert next(iter(views.values())).population is state.model
+
+
+@pytest.mark.parametrize(("arm", "hyper"), [("fedproto", {}), ("fedcl", {"centroids": "mean"})])
+def test_a_class_of_absent_owners_keeps_its_prototype(arm: str, hyper: dict[str, Any]) -> None:
+    """Each client owns classes of its own; in a round of two, the third one's prototypes stay."""
+    data = random_federation((6, 6, 6), classes=3)
+    labels = data.labels.clone()
+    for k in range(3):
+        labels[data.train[k]] = k
+    owned = torch.eye(3, dtype=torch.bool).numpy()
+    w = world(
+        arm, data=dataclasses.replace(data, labels=labels, owned=owned), hyper=hyper, train={"participation": 2 / 3}
+    )
+    method = METHODS.get(arm)(w.config.hyper)
+    state, seen, name = method.setup(w), set(), "prototypes" if arm == "fedproto" else "centroids"
+    for r in range(1, 9):
+        w.begin(r)
+        ids = set(w.sample().tolist())
+        newest = method.round(state, w)
+        seen |= ids
+        assert newest.known.tolist() == [k in seen for k in range(3)]
+        for k in set(range(3)) - ids:
+            assert torch.equal(getattr(newest, name)[k], getattr(state, name)[k]) or k not in seen
+        for k in ids:
+            assert not torch.equal(getattr(newest, name)[k], getattr(state, name)[k])
+        state = newest
+    assert seen == {0, 1, 2}

@@ -88,6 +88,15 @@ def test_traffic() -> None:
     assert w.air.totals["down"].floats == 3 * owned.any(0).sum() * d
 
 
+def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
+    """Without a link in training the prototypes are of clean features; the tests' meter does not see the pass."""
+    w = world("fedproto", hyper={"source": "pass"}, train={"through_link": False})
+    rounds(w)
+    assert w.meters["test"].signal is None and w.meters["train_up"].snr_db() == float("inf")
+    clean = world("fedproto", hyper={"source": "pass"}, channel={"kind": "ideal"})
+    assert torch.equal(rounds(w)[-1].prototypes, rounds(clean)[-1].prototypes)
+
+
 def test_negative_lambda_is_refused() -> None:
     with pytest.raises(ConfigError, match="method.lam: -1"):
         world("fedproto", hyper={"lam": -1.0})

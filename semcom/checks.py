@@ -1,0 +1,153 @@
+"""What can be told about a configuration without its data: types, ranges, and fields that contradict each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Literal
+
+from semcom.config import ConfigError, RunConfig, parse_snr
+
+COUNTS = (
+    "clients",
+    "chunk",
+    "train.rounds",
+    "train.local_epochs",
+    "train.batch_size",
+    "train.eval_every",
+    "train.checkpoint_every",
+    "partition.ways",
+    "partition.shots",
+    "partition.classes",
+    "partition.test_per_class",
+    "model.features",
+    "air.bits_per_float",
+)
+POSITIVE = ("train.lr", "partition.beta", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy")
+NOT_NEGATIVE = (
+    "seed",
+    "train.momentum",
+    "train.weight_decay",
+    "partition.ways_spread",
+    "partition.shots_spread",
+    "partition.min_size",
+)
+SHARES = ("train.participation", "partition.fraction", "partition.scarce_fraction")
+PER_CLIENT = ("train.lr", "train.local_epochs")
+"""Fields that hold one value, or one per client."""
+
+
+def check(config: RunConfig) -> None:
+    """Raises ConfigError for the first field that is wrong. Open fields (None) are passed over."""
+    check_types(config)
+    _check_ranges(config)
+    for name in PER_CLIENT:
+        value = _get(config, name)
+        if isinstance(value, tuple) and len(value) != config.clients:
+            raise ConfigError(
+                f"{_flag(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
+            )
+    if config.model.features % 2:
+        raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
+    wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]
+    if wrong:
+        raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
+    if config.train.momentum and config.train.optimizer == "adam":
+        raise ConfigError(f"train.momentum: {config.train.momentum} has no effect with adam; set train.optimizer sgd")
+    _check_snr(config)
+
+
+def _get(config: RunConfig, name: str) -> Any:
+    """The value of a dotted field."""
+    section, _, field = name.rpartition(".")
+    return getattr(getattr(config, section) if section else config, field)
+
+
+def _flag(name: str) -> str:
+    """A field as the command line spells it."""
+    return name.replace("_", "-")
+
+
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+def check_types(config: RunConfig) -> None:
+    """Raises ConfigError for a value, read from a file or given in Python, that has not the type its field declares."""
+    for section in dataclasses.fields(RunConfig):
+        part = getattr(config, section.name)
+        if dataclasses.is_dataclass(part):
+            prefix = "method" if section.name == "hyper" else section.name
+            _check_fields(part, f"{prefix}.")
+    _check_fields(config, "")
+
+
+def _check_fields(part: Any, prefix: str) -> None:
+    """The fields of one section; the sections themselves are dataclasses and fit no rule here."""
+    for name, hint in typing.get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if not dataclasses.is_dataclass(value) and not _fits(value, hint):
+            raise ConfigError(f"{_flag(prefix + name)}: {value!r} is not {_words(hint)}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value has a declared type; a whole number is a number too, but truth is no number."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or origin is typing.ClassVar:
+        return True
+    if origin is Literal:
+        return value in arguments
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, kind) for kind in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(v, arguments[0]) for v in value)
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _words(hint: Any) -> str:
+    """A declared type for a person."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(arguments)}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_words(kind) for kind in arguments if kind is not type(None))
+    if origin is tuple:
+        return f"a list, each {_words(arguments[0])}"
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint))
+
+
+# -- ranges ----------------------------------------------------------------------------------------------------------
+
+
+def _check_ranges(config: RunConfig) -> None:
+    """The single numbers."""
+    rules: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+        (COUNTS, lambda v: v >= 1, "a whole number of at least 1"),
+        (POSITIVE, lambda v: v > 0, "a positive number"),
+        (NOT_NEGATIVE, lambda v: v >= 0, "a number of at least 0"),
+        (SHARES, lambda v: 0 < v <= 1, "a number in (0, 1]"),
+        (("partition.test_fraction",), lambda v: 0 < v < 1, "a number in (0, 1)"),
+        (("partition.validation",), lambda v: 0 <= v < 1, "a number in [0, 1)"),
+    )
+    for names, fine, wanted in rules:
+        for name in names:
+            value = _get(config, name)
+            for v in value if isinstance(value, tuple) else (value,):
+                if v is not None and not (math.isfinite(v) and fine(v)):
+                    raise ConfigError(f"{_flag(name)}: {v!r} is not {wanted}")
+
+
+def _check_snr(config: RunConfig) -> None:
+    """The three SNR fields against the number of clients."""
+    channel = config.channel
+    for name, value in (("channel.snr-db", channel.snr_db), ("channel.downlink-snr-db", channel.downlink_snr_db)):
+        form, values = ("list", (0.0,)) if value is None else parse_snr(value, name)
+        if form == "list" and len(values) not in (1, config.clients):
+            raise ConfigError(f"{name}: {len(values)} values for {config.clients} clients; give one, or one per client")
+    test = channel.test_snr_db
+    if test is not None and parse_snr(test, "channel.test-snr-db")[0] == "range":
+        raise ConfigError(f"channel.test-snr-db: {test!r} is a range; give one number or a comma list for a curve")
