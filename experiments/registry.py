@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from channels.registry import Registry
 from experiments.base import Experiment
-from semcom.config import ConfigError
+from semcom.registry import find
 
 EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
@@ -18,7 +18,4 @@ EXPERIMENTS: Registry[Experiment] = Registry(
 
 def experiment(name: str) -> Experiment:
     """The experiment called `name`; ConfigError lists the known ones."""
-    try:
-        return EXPERIMENTS.get(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    return find(EXPERIMENTS, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from channels.registry import Registry
 from figures.base import Drawing
-from semcom.config import ConfigError
+from semcom.registry import find
 
 FIGURES: Registry[Drawing] = Registry(
     "figure",
@@ -18,7 +18,4 @@ FIGURES: Registry[Drawing] = Registry(
 
 def drawing(name: str) -> Drawing:
     """The figure called `name`; ConfigError lists the known ones."""
-    try:
-        return FIGURES.get(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    return find(FIGURES, name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from channels.registry import Registry
+from semcom.config import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +14,17 @@ if TYPE_CHECKING:
 
     from semcom.data.datasets import Dataset
     from semcom.methods.base import Method
+
+T = TypeVar("T")
+
+
+def find(registry: Registry[T], name: str) -> T:
+    """The entry called `name`; a name that is not known is a ConfigError, in the registry's own words."""
+    try:
+        return registry.get(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
 
 METHODS: Registry[type[Method]] = Registry(
     "method",

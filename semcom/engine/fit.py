@@ -244,8 +244,7 @@ class Feed:
     """Mini-batches of a chunk, with the link's realisation for each."""
 
     def __init__(self, fit: Fit, ids: np.ndarray) -> None:
-        world = fit.world
-        self.fit, self.world = fit, world
+        self.world = world = fit.world
         plans = [world.plan(int(k), fit.batch, fit._epochs(int(k)), fit.steps, fit.stream) for k in ids]
         self.schedule = Schedule(plans)
         self.steps = self.schedule.steps
