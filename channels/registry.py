@@ -46,8 +46,12 @@ class Registry(Generic[T]):
         if name in self._added:
             return self._added[name]
         if name not in self._builtin:
-            near = difflib.get_close_matches(name, self.names(), n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"{self.kind} {name!r} is unknown: {hint}known are {', '.join(self.names())}")
+            raise ValueError(self.unknown(name))
         module, attribute = self._builtin[name].split(":")
         return getattr(importlib.import_module(module), attribute)
+
+    def unknown(self, name: str) -> str:
+        """What is to be said of a name that is not here, in one line."""
+        near = difflib.get_close_matches(name, self.names(), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"{self.kind} {name!r} is unknown: {hint}known are {', '.join(self.names())}"

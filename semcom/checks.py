@@ -7,35 +7,56 @@ import math
 import types
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from semcom.config import ConfigError, RunConfig, parse_snr
 
-COUNTS = (
-    "clients",
-    "chunk",
-    "train.rounds",
-    "train.local_epochs",
-    "train.batch_size",
-    "train.eval_every",
-    "train.checkpoint_every",
-    "partition.ways",
-    "partition.shots",
-    "partition.classes",
-    "partition.test_per_class",
-    "model.features",
-    "air.bits_per_float",
-)
-POSITIVE = ("train.lr", "partition.beta", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy")
-NOT_NEGATIVE = (
-    "seed",
-    "train.momentum",
-    "train.weight_decay",
-    "partition.ways_spread",
-    "partition.shots_spread",
-    "partition.min_size",
-)
-SHARES = ("train.participation", "partition.fraction", "partition.scarce_fraction")
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition on a finite number, and its words."""
+
+    fine: Callable[[float], bool]
+    wanted: str
+
+
+COUNT = Rule(lambda v: v >= 1, "a whole number of at least 1")
+WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0")
+POSITIVE = Rule(lambda v: v > 0, "a positive number")
+NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
+SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
+
+RANGES: dict[Rule, tuple[str, ...]] = {
+    COUNT: (
+        "clients",
+        "chunk",
+        "train.rounds",
+        "train.local_epochs",
+        "train.batch_size",
+        "train.eval_every",
+        "train.checkpoint_every",
+        "partition.ways",
+        "partition.shots",
+        "partition.classes",
+        "partition.test_per_class",
+        "model.features",
+        "air.bits_per_float",
+    ),
+    POSITIVE: ("train.lr", "partition.beta", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+    NOT_NEGATIVE: (
+        "seed",
+        "train.momentum",
+        "train.weight_decay",
+        "partition.ways_spread",
+        "partition.shots_spread",
+        "partition.min_size",
+    ),
+    SHARE: ("train.participation", "partition.fraction", "partition.scarce_fraction"),
+    Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("partition.test_fraction",),
+    Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
+}
+"""Range -> the fields of a configuration that must lie in it."""
 PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
 
@@ -58,6 +79,13 @@ def check(config: RunConfig) -> None:
     if config.train.momentum and config.train.optimizer == "adam":
         raise ConfigError(f"train.momentum: {config.train.momentum} has no effect with adam; set train.optimizer sgd")
     _check_snr(config)
+
+
+def require(name: str, value: Any, rule: Rule) -> None:
+    """Raises ConfigError unless a field's number, or each of several, is finite and in range; None is open."""
+    for v in value if isinstance(value, tuple) else (value,):
+        if v is not None and not (math.isfinite(v) and rule.fine(v)):
+            raise ConfigError(f"{_flag(name)}: {v!r} is not {rule.wanted}")
 
 
 def _get(config: RunConfig, name: str) -> Any:
@@ -125,20 +153,9 @@ def _words(hint: Any) -> str:
 
 def _check_ranges(config: RunConfig) -> None:
     """The single numbers."""
-    rules: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
-        (COUNTS, lambda v: v >= 1, "a whole number of at least 1"),
-        (POSITIVE, lambda v: v > 0, "a positive number"),
-        (NOT_NEGATIVE, lambda v: v >= 0, "a number of at least 0"),
-        (SHARES, lambda v: 0 < v <= 1, "a number in (0, 1]"),
-        (("partition.test_fraction",), lambda v: 0 < v < 1, "a number in (0, 1)"),
-        (("partition.validation",), lambda v: 0 <= v < 1, "a number in [0, 1)"),
-    )
-    for names, fine, wanted in rules:
+    for rule, names in RANGES.items():
         for name in names:
-            value = _get(config, name)
-            for v in value if isinstance(value, tuple) else (value,):
-                if v is not None and not (math.isfinite(v) and fine(v)):
-                    raise ConfigError(f"{_flag(name)}: {v!r} is not {wanted}")
+            require(name, _get(config, name), rule)
 
 
 def _check_snr(config: RunConfig) -> None:

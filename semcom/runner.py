@@ -24,7 +24,7 @@ from semcom.engine.memory import keep_freed_memory
 from semcom.engine.visit import View, confusion, predict
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.metrics.accuracy import headline, per_class, per_client, spread
+from semcom.metrics.accuracy import LAST, headline, per_class, per_client, spread
 from semcom.registry import METHODS
 from semcom.request import find_device, resolve
 from semcom.results import CHECKPOINT, Folder, commit, versions
@@ -165,7 +165,7 @@ class Runner:
 
     def _due(self, round_: int) -> bool:
         """Every `eval_every`-th round, and each of those that the headline averages."""
-        return round_ % self.config.train.eval_every == 0 or round_ > self.rounds - 10
+        return round_ % self.config.train.eval_every == 0 or round_ > self.rounds - LAST
 
     def _losses(self) -> dict[str, float]:
         """Mean over the round's clients of what training logged."""

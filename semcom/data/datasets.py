@@ -80,11 +80,7 @@ def load(config: DataConfig) -> Dataset:
         return read_folder(path)
     if path.is_file() or path.suffix == ".npz":
         return read_npz(path)
-    try:
-        DATASETS.get(config.name)
-    except ValueError as error:
-        raise ConfigError(f"data.name: {error}, or the path of an .npz file or of an image folder") from None
-    raise AssertionError("unreachable")
+    raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")
 
 
 def digits(root: str | None = None) -> Dataset:

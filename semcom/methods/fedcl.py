@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError
+from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.engine.fit import Context, Log, Optimizer
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average
@@ -66,16 +66,11 @@ class FedCL(Method):
 
         def check(self) -> None:
             """Signs and ranges."""
-            if not 0 <= self.lam < np.inf:
-                raise ConfigError(f"method.lam: {self.lam} is not a number of at least 0")
-            if not 0 < self.tau < np.inf:
-                raise ConfigError(f"method.tau: {self.tau} is not a positive number")
-            if self.scg_lr is not None and not 0 < self.scg_lr < np.inf:
-                raise ConfigError(f"method.scg-lr: {self.scg_lr} is not a positive number")
-            if self.scg_steps < 1:
-                raise ConfigError(f"method.scg-steps: {self.scg_steps} is not a whole number of at least 1")
-            if self.warmup < 0:
-                raise ConfigError(f"method.warmup: {self.warmup} is not a whole number of at least 0")
+            require("method.lam", self.lam, NOT_NEGATIVE)
+            require("method.tau", self.tau, POSITIVE)
+            require("method.scg_lr", self.scg_lr, POSITIVE)
+            require("method.scg_steps", self.scg_steps, COUNT)
+            require("method.warmup", self.warmup, WHOLE)
 
     @dataclass(frozen=True)
     class State:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError
+from semcom.checks import NOT_NEGATIVE, require
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population
@@ -46,8 +46,7 @@ class FedProto(Method):
 
         def check(self) -> None:
             """lambda is not negative."""
-            if not 0 <= self.lam < np.inf:
-                raise ConfigError(f"method.lam: {self.lam} is not a number of at least 0")
+            require("method.lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:
