@@ -30,7 +30,7 @@ SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (
         "clients",
-        "chunk",
+        "processes",
         "train.rounds",
         "train.local_epochs",
         "train.batch_size",
@@ -71,6 +71,8 @@ def check(config: RunConfig) -> None:
             raise ConfigError(
                 f"{_flag(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
             )
+    if config.chunk != "auto":
+        require("chunk", config.chunk, COUNT)
     if config.model.features % 2:
         raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
     wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]

@@ -149,8 +149,6 @@ class TrainConfig:
     """Rounds between evaluations; each of the last ten rounds is evaluated."""
     checkpoint_every: int = 10
     """Rounds between checkpoints; there is one at the end too."""
-    dtype: Literal["float32", "float64"] = "float32"
-    """Arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +175,17 @@ class RunConfig:
     """Folder of the run's results (None: nothing is written)."""
     device: str = "auto"
     """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
-    chunk: int | None = None
-    """k: clients trained at once (None: 1 on a CPU, all on a GPU)."""
+    precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"
+    """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
+    chunk: int | Literal["auto"] = "auto"
+    """k: clients trained at once (auto: from the device, the network and free memory)."""
+    processes: int = 1
+    """Processes that share the clients of this run, on a CPU one thread each; `torchrun` starts its own."""
+    store: Literal["auto", "device", "host", "disk"] = "auto"
+    """Where models of clients that do not take part lie: the device's memory, the host's, or a file (auto: first fit)."""
 
 
-NOT_IDENTITY = ("out", "device", "chunk", "data.root")
+NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
 

@@ -77,14 +77,14 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "model": {"features": 4},
     "channel": {},
     "air": {},
-    "train": {"dtype": "float64", "batch_size": 2, "lr": 0.01, "rounds": 2, "eval_every": 1},
+    "train": {"batch_size": 2, "lr": 0.01, "rounds": 2, "eval_every": 1},
 }
 """What tests set unless they say otherwise."""
 
 
 def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunConfig:
     """A resolved configuration; a section is given as a dictionary of its fields: `train={"lr": 0.1}`."""
-    base = RunConfig(method=method, clients=clients, device="cpu")
+    base = RunConfig(method=method, clients=clients, device="cpu", precision="float64")
     sections = {
         name: type(getattr(base, name))(**{**defaults, **overrides.pop(name, {})})
         for name, defaults in SECTIONS.items()

@@ -48,8 +48,8 @@ class World:
 
     def __init__(self, config: RunConfig, federation: Federation, device: torch.device, *, split: bool) -> None:
         self.config, self.federation, self.device, self.split = config, federation, device, split
-        self.dtype = torch.float64 if config.train.dtype == "float64" else torch.float32
-        self.chunk = config.chunk or (1 if device.type == "cpu" else None)
+        self.dtype = torch.float64 if config.precision == "float64" else torch.float32
+        self.chunk = (1 if device.type == "cpu" else None) if config.chunk == "auto" else config.chunk
         c = config.channel
         self.link = make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
         self.training_link = self.link if split or config.train.through_link else make_link("ideal")
