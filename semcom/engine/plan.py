@@ -76,6 +76,8 @@ def pad(rows: Sequence[Tensor]) -> Tensor:
 class Schedule:
     """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
 
+    What the steps need lies on the device before the first one: an accelerator is never waited for, nor waits.
+
     Args:
         plans: one per client in the chunk, in descending order of steps.
     """
@@ -83,31 +85,44 @@ class Schedule:
     def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = plans
         self.steps = plans[0].steps
-        longest = self.steps
-        self._sizes = np.array([p.sizes + [0] * (longest - p.steps) for p in plans])
-        self._starts = np.concatenate([np.zeros((len(plans), 1), int), self._sizes.cumsum(1)[:, :-1]], 1)
-        self._last = np.array([p.last for p in plans])
         self.order = pad([p.order for p in plans])
+        sizes = np.array([p.sizes + [0] * (self.steps - p.steps) for p in plans])
+        starts = np.concatenate([np.zeros((len(plans), 1), int), sizes.cumsum(1)[:, :-1]], 1)
+        self._active = (sizes > 0).sum(0)
+        self._sizes, self._starts = sizes, starts
+        self._aligned = [self._is_aligned(step) for step in range(self.steps)]
+        last = np.arange(self.steps)[None, :] >= np.array([p.last for p in plans])[:, None]
+        self._last = torch.as_tensor(last, device=self.order.device)
+        if not all(self._aligned):
+            within = np.arange(sizes.max())
+            mask = within < sizes[:, :, None]
+            self._whole = [bool(mask[: self.active(s), s, : self._width(s)].all()) for s in range(self.steps)]
+            at = np.where(mask, starts[:, :, None] + within, 0)
+            self._at, self._mask = (torch.as_tensor(t, device=self.order.device) for t in (at, mask))
+            self._rows = torch.arange(len(plans), device=self.order.device)[:, None]
 
     def active(self, step: int) -> int:
         """Number of clients that have not finished before a step."""
-        return int((self._sizes[:, step] > 0).sum())
+        return int(self._active[step])
 
     def cut(self, step: int) -> Cut:
         """Where the active clients' rows of a step are."""
+        n, width = self.active(step), self._width(step)
+        last, start = self._last[:n, step], int(self._starts[0, step])
+        if self._aligned[step]:
+            return Cut(n, last, None, None, slice(start, start + width))
+        mask = None if self._whole[step] else self._mask[:n, step, :width]
+        return Cut(n, last, mask, (self._rows[:n], self._at[:n, step, :width]), None)
+
+    def _width(self, step: int) -> int:
+        """b: size of the largest mini-batch."""
+        return int(self._sizes[:, step].max())
+
+    def _is_aligned(self, step: int) -> bool:
+        """Whether all active clients take the same positions of their rows: a slice then does for an index."""
         n = self.active(step)
         sizes, starts = self._sizes[:n, step], self._starts[:n, step]
-        last = torch.as_tensor(step >= self._last[:n], device=self.order.device)
-        if (sizes == sizes[0]).all() and (starts == starts[0]).all():
-            return Cut(n, last, None, None, slice(int(starts[0]), int(starts[0] + sizes[0])))
-        within = np.arange(sizes.max())[None, :]
-        mask = within < sizes[:, None]
-        at = np.where(mask, starts[:, None] + within, 0)
-        device = self.order.device
-        whole = bool(mask.all())
-        return Cut(
-            n, last, None if whole else torch.as_tensor(mask, device=device), torch.as_tensor(at, device=device), None
-        )
+        return bool((sizes == sizes[0]).all() and (starts == starts[0]).all())
 
 
 @dataclass(frozen=True)
@@ -117,7 +132,7 @@ class Cut:
     n: int
     last: Tensor
     mask: Tensor | None
-    at: Tensor | None
+    at: tuple[Tensor, Tensor] | None
     span: slice | None
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -125,4 +140,4 @@ class Cut:
         if self.span is not None:
             return rows[: self.n, self.span]
         assert self.at is not None
-        return rows[torch.arange(self.n, device=rows.device)[:, None], self.at]
+        return rows[self.at]
