@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,11 +15,14 @@ from channels import Link, Meter, make_link
 from semcom.config import ConfigError, RunConfig, filled, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
+from semcom.engine.clock import Clock
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
 from semcom.engine.forward import Batch, Signal
+from semcom.engine.memory import free_memory
 from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
-from semcom.engine.population import Cohort, Population, Prefix, in_part
+from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.random import build, global_draws, keyed
+from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.models.batchnorm import own_batchnorm
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
@@ -34,6 +38,7 @@ class World:
         federation: images and who owns which.
         device: where everything lies.
         split: whether the method trains through the link (its features and gradients are traffic).
+        clock: where seconds are added up (None: one that nobody reads).
 
     Attributes:
         round: the current round, 1 to T (0 during set-up).
@@ -44,10 +49,20 @@ class World:
         log: per-client means that `fit` reported in this round, name -> `[n]`.
         visited: training samples visited so far.
         chunk: clients trained at once; None: all.
+        clock: seconds by section.
     """
 
-    def __init__(self, config: RunConfig, federation: Federation, device: torch.device, *, split: bool) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        federation: Federation,
+        device: torch.device,
+        *,
+        split: bool,
+        clock: Clock | None = None,
+    ) -> None:
         self.config, self.federation, self.device, self.split = config, federation, device, split
+        self.clock = clock or Clock()
         self.dtype = torch.float64 if config.precision == "float64" else torch.float32
         self.chunk = (1 if device.type == "cpu" else None) if config.chunk == "auto" else config.chunk
         c = config.channel
@@ -72,12 +87,16 @@ class World:
 
     def sample(self) -> np.ndarray:
         """Ids of the clients that take part in this round, ascending."""
-        share = filled(self.config.train.participation)
-        n = max(1, round(share * self.clients))
+        n = self._participants
         if n == self.clients:
             return np.arange(n)
         order = torch.randperm(self.clients, generator=keyed("cpu", self.config.seed, "participation", self.round))
         return np.sort(order[:n].numpy())
+
+    @property
+    def _participants(self) -> int:
+        """Clients that take part in a round."""
+        return max(1, round(filled(self.config.train.participation) * self.clients))
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """p_k = D_k over the sum of D over `ids`, `[n]`."""
@@ -106,26 +125,49 @@ class World:
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
         return Population((Cohort(_template(factory), rows, np.array([0])),))
 
-    def _cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Cohort:
+    def _cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Resting:
         """Initial models of the clients `ids`, which have the same encoder."""
         model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
         factories: dict[str, Callable[[], nn.Module]] = {
             "encoder.": lambda: own_batchnorm(ENCODERS.get(encoder)(channels, model.features)),
             "head.": lambda: own_batchnorm(HEADS.get(model.head)(model.features, classes)),
         }
-        tensors: dict[str, Tensor] = {}
-        for part, factory in factories.items():
-            one = in_part(part, shared)
-            # A common start is one build, kept as one row (expanded, not copied, where clients own it).
-            keys: list[tuple[int, ...]] = [()] if one or model.init == "common" else [(int(k),) for k in ids]
-            name = encoder if part == "encoder." else model.head
-            builds = [_tensors(build(factory, self.config.seed, "init", part, name, *key), self.dtype) for key in keys]
-            for tensor in builds[0]:
-                stack = torch.stack([b[tensor] for b in builds]).to(self.device)
-                tensors[part + tensor] = stack if one else stack.expand(len(ids), *stack.shape[1:])
+        names = {"encoder.": encoder, "head.": model.head}
         network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
         _check_network(network, self.federation.images.shape[1:], model.features, classes)
-        return Cohort(network, tensors, ids, frozenset(n for n in tensors if in_part(n, shared)))
+
+        def start(part: str, client: int) -> dict[str, Tensor]:
+            """A part's initial tensors: one build for all where the start is common, or the part is."""
+            own = model.init == "client" and not in_part(part, shared)
+            key = (part, names[part], *((client,) if own else ()))
+            tensors = _tensors(build(factories[part], self.config.seed, "init", *key), self.dtype)
+            return {part + name: t.to(self.device) for name, t in tensors.items()}
+
+        def record(client: int) -> Tensor:
+            row = {n: t[None] for part in own_parts for n, t in start(part, client).items()}
+            return layout.pack(row, 1)[0]
+
+        first = {part: start(part, int(ids[0])) for part in factories}
+        own_parts = [part for part in factories if not in_part(part, shared)]
+        layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
+        common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
+        once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
+        initial = record if own_parts and model.init == "client" else lambda client: once
+        return Resting(network, Rows(layout, self._shelf(layout.size), initial), common, ids, self.device)
+
+    def _shelf(self, size: int) -> Shelf:
+        """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
+        store = self.config.store
+        if store == "auto":
+            turns = filled(self.config.train.rounds) * self._participants
+            alive = 2 * size * min(self.clients, turns)  # a checkpoint's version and the newest one
+            room = {"device": free_memory(self.device) / 2, "host": free_memory(torch.device("cpu")) / 2}
+            store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
+        if store == "disk":
+            self.shelves += 1
+            folder = None if self.config.out is None or self.team.rank else Path(self.config.out)
+            return Disk(size, None if folder is None else folder / f"rows-{self.shelves}.bin")
+        return Memory(self.device if store == "device" else torch.device("cpu"))
 
     # -- training ------------------------------------------------------------------------------------------------
 
