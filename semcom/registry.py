@@ -54,6 +54,8 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "dcgan-wide": "semcom.models.encoders:dcgan_wide",
         "dcgan-narrow": "semcom.models.encoders:dcgan_narrow",
         "dcgan-deep": "semcom.models.encoders:dcgan_deep",
+        "cnn": "semcom.models.encoders:cnn",
+        "resnet18": "semcom.models.resnet:resnet18",
     },
 )
 """Semantic encoders: name -> function of (input channels, feature dimension)."""

@@ -1,0 +1,21 @@
+"""Residual encoders: torchvision's networks, fitted to 32x32 images.
+
+He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016. The stem for 224x224 images shrinks them
+to a quarter of their side before the first block. Here it is one 3x3 convolution of stride 1, as in the paper's
+networks for CIFAR-10.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+from torchvision.models import resnet18 as torchvision_resnet18
+
+
+def resnet18(channels: int, features: int) -> nn.Module:
+    """ResNet-18 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`."""
+    network = torchvision_resnet18(weights=None)
+    network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
+    network.maxpool = nn.Identity()
+    network.fc = nn.Linear(512, features)
+    return network
