@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,9 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
 
     Returns:
         `path`.
+
+    Raises:
+        OSError: it could not be written; the old file is still there, and no half of the new one.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,4 +37,44 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
     return path
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed processes left of writing a file. Only for who knows that no other process writes it now."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        if part.name.split(".")[-2].isdigit():
+            part.unlink(missing_ok=True)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Adds a line to a file: all of it, or, where the system refuses (OSError), nothing.
+
+    A process that is killed may leave a part of the line, and a machine that loses its power the line: it is not synced.
+    """
+    with path.open("ab", buffering=0) as file:
+        before, rest = file.seek(0, os.SEEK_END), memoryview(line)
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise
+
+
+def sync(path: Path) -> None:
+    """Waits until all of a file is on the disk."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a renaming last through a loss of power, where a folder can be synced."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

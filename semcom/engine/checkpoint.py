@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.population import Population
+from semcom.engine.seal import is_sealed, write_sealed
 from semcom.files import write_atomically
 
 
@@ -57,18 +58,24 @@ def _fit(like: Tensor, value: Any) -> Tensor:
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Writes a checkpoint atomically."""
-    write_atomically(path, lambda file: torch.save(content, file))
+    """Writes a checkpoint atomically, with a digest of all its bytes. Raises OSError, as the system reported it."""
+    write_atomically(path, lambda file: write_sealed(content, file))
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads what `save` wrote; nothing in the file is executed. Raises RunError for a file that is no checkpoint."""
+    """Reads what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
+
+    Raises RunError for any other file, and for one with a single bit changed.
+    """
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with path.open("rb") as file:
+            whole = is_sealed(file)
+            content = torch.load(file, map_location="cpu", weights_only=True) if whole else None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:
-        raise RunError(
-            f"{path}: not a readable checkpoint ({type(error).__name__}); move it away to start again"
-        ) from error
+        reason = type(error).__name__
+        raise RunError(f"{path}: not a readable checkpoint ({reason}); move it away to start again") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path}: not a checkpoint; move it away to start again")
+        raise RunError(f"{path}: not a checkpoint, or a damaged one; move it away to start again")
     return content
