@@ -35,6 +35,7 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "train.local_epochs",
         "train.batch_size",
         "train.eval_every",
+        "train.eval_clients",
         "train.checkpoint_every",
         "partition.ways",
         "partition.shots",
@@ -78,6 +79,8 @@ def check(config: RunConfig) -> None:
     wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]
     if wrong:
         raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
+    if (config.train.eval_clients or 0) > config.clients:
+        raise ConfigError(f"train.eval-clients: {config.train.eval_clients} is more than the {config.clients} clients")
     if config.train.momentum and config.train.optimizer == "adam":
         raise ConfigError(f"train.momentum: {config.train.momentum} has no effect with adam; set train.optimizer sgd")
     _check_snr(config)

@@ -147,6 +147,8 @@ class TrainConfig:
     """Whether local training of arms that are not split sees a simulated channel."""
     eval_every: int = 10
     """Rounds between evaluations; each of the last ten rounds is evaluated."""
+    eval_clients: int | None = None
+    """Clients that are evaluated, drawn once per run (None: all)."""
     checkpoint_every: int = 10
     """Rounds between checkpoints; there is one at the end too."""
 
