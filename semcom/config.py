@@ -184,7 +184,7 @@ class RunConfig:
     processes: int = 1
     """Processes that share the clients of this run, on a CPU one thread each; `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
-    """Where models of clients that do not take part lie: the device's memory, the host's, or a file (auto: first fit)."""
+    """Where models of clients lie that take no part: memory of the device or the host, or a file (auto: first fit)."""
 
 
 NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("channels", "semcom", "experiments", "figures")
-INSIDE = ({"data", "models"}, {"engine"}, {"methods"}, {"metrics"})
+INSIDE = ({"data", "models"}, {"engine"}, {"methods"}, {"metrics"}, {"bench"})
 """Rooms of semcom, each of which may use itself and those to its left."""
 ASSEMBLES = {"semcom.runner", "semcom.request"}
 """Modules beside the rooms that put them together; no room may import them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,7 @@ class Ragged:
     offsets: npt.NDArray[np.int64]
     """`[K + 1]` on the host: client k's list is `flat[offsets[k]:offsets[k + 1]]`."""
 
-    @property
+    @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
         """`[K]`: the length of each client's list."""
         return np.diff(self.offsets)

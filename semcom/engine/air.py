@@ -114,7 +114,7 @@ class Air:
         if self.config.parameters == "ideal":
             return pop
         cohorts = []
-        for c in pop.cohorts:
+        for c in pop.stacks():
             sent = {
                 n: self._noisy(direction, n, t, c.ids) if in_part(n, part) and not n.endswith("running_var") else t
                 for n, t in c.tensors.items()

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from semcom.engine.exchange import Done, merge
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.plan import Schedule
 from semcom.engine.population import Cohort, Population, in_part
+from semcom.engine.ranks import ALONE
 from semcom.models.split import SplitModel
 
 if TYPE_CHECKING:
@@ -123,8 +125,8 @@ class Chunk:
         """Frozen parameters and buffers of the active clients."""
         return {n: t[: self.n] for n, t in self.stack.items() if n not in self.leaves}
 
-    def step(self, loss: Tensor) -> None:
-        """One optimiser step on the clients' losses `[n]`. Raises RuntimeError for another shape or an unused leaf."""
+    def differentiate(self, loss: Tensor) -> None:
+        """Gradients of the clients' losses `[n]`. Raises RuntimeError for another shape or an unused leaf."""
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
         leaves = list(self.leaves.values())
@@ -133,6 +135,10 @@ class Chunk:
             if grad is None:
                 raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")
             leaf.grad = grad.contiguous()
+
+    def step(self) -> None:
+        """One step of the optimiser."""
+        leaves = list(self.leaves.values())
         before = None if self.scale is None else [leaf.detach().clone() for leaf in leaves]
         self.optimizer.step()
         if before is not None:
@@ -175,29 +181,47 @@ class Fit:
     stream: str
 
     def __call__(self, pop: Population) -> tuple[Population, Log, dict[str, Tensor]]:
-        """Trains every client of `pop`."""
+        """Trains every client of `pop`: this rank its part of them."""
+        split = isinstance(pop.cohorts[0].network, SplitModel)
+        team = self.world.team if split else ALONE
+        samples = np.array([self._samples(int(k)) if split else 0 for k in pop.ids])
+        if split:
+            self.world.count_features(samples)
+        # What a pass costs is not known here; with the number of weights it grows.
+        parts = team.share((samples + 1) * pop.numbers(self.train))
+        mine = parts[team.rank]
+        done = self._own(pop.rows(pop.ids[mine]), mine)
+        if team.size > 1:
+            with self.world.clock.fine("exchange"):
+                done = merge(pop, self.train, done, parts, team)
+        carried = {name: done.carried.get(name, t) for name, t in self.carry.items()}
+        if not done.finite.all():
+            raise Diverged(self.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if split else [])
+        return done.trained, done.log, carried
+
+    def _own(self, pop: Population, at: np.ndarray) -> Done:
+        """Trains the clients of `pop`, which are at the positions `at` of all."""
+        where = torch.as_tensor(at, device=self.world.device)
         log: Log = {}
-        carried = {name: t.clone() for name, t in self.carry.items()}
-        finite = torch.ones(len(pop.ids), dtype=torch.bool, device=self.world.device)
+        rows = {name: t[where] for name, t in self.rows.items()}
+        carried = {name: t[where] for name, t in self.carry.items()}
+        finite = torch.ones(len(at), dtype=torch.bool, device=self.world.device)
         cohorts = []
-        for cohort in pop.cohorts:
+        for cohort in pop.stacks():
             parts = []
             for order in self._chunks(cohort):
                 chunk = Chunk(cohort, order, self.train, self.optimizer)
-                where = torch.as_tensor(np.searchsorted(pop.ids, chunk.ids), device=self.world.device)
-                self._train(chunk, where, carried, log, finite)
+                inside = torch.as_tensor(np.searchsorted(pop.ids, chunk.ids), device=self.world.device)
+                self._train(chunk, inside, rows, carried, log, finite)
                 parts.append(chunk.result())
             cohorts.append(_join(parts))
-        if not finite.all():
-            split = isinstance(pop.cohorts[0].network, SplitModel)
-            raise Diverged(self.stream, pop.ids[~finite.cpu().numpy()].tolist() if split else [])
-        return Population(tuple(cohorts)), log, carried
+        return Done(Population(tuple(cohorts)), log, carried, finite)
 
     def _chunks(self, cohort: Cohort) -> list[np.ndarray]:
         """Row numbers of the cohort's clients, chunk by chunk, most steps first."""
         steps = np.array([self._steps(int(k)) for k in cohort.ids])
         order = np.argsort(-steps, kind="stable")
-        k = self.world.chunk or len(order)
+        k = self.world.chunk_of(len(order))
         return [order[i : i + k] for i in range(0, len(order), k)]
 
     def _epochs(self, client: int) -> int:
@@ -209,21 +233,41 @@ class Fit:
             return self.steps
         return -(-int(self.world.federation.train.sizes[client]) // self.batch) * self._epochs(client)
 
-    def _train(self, chunk: Chunk, where: Tensor, carried: dict[str, Tensor], log: Log, finite: Tensor) -> None:
-        """All steps of one chunk; `where` are its clients' positions in the population."""
+    def _samples(self, client: int) -> int:
+        """Samples that a client visits in this phase."""
+        n, steps = int(self.world.federation.train.sizes[client]), self._steps(client)
+        passes, rest = divmod(steps, -(-n // self.batch))
+        return passes * n + min(rest * self.batch, n)
+
+    def _train(
+        self,
+        chunk: Chunk,
+        where: Tensor,
+        given: Mapping[str, Tensor],
+        carried: dict[str, Tensor],
+        log: Log,
+        finite: Tensor,
+    ) -> None:
+        """All steps of one chunk; `where` are its clients' positions in the rank's population."""
+        clock = self.world.clock
         mine = {name: t[where] for name, t in carried.items()}
-        rows = {name: t[where] for name, t in self.rows.items()}
+        rows = {name: t[where] for name, t in given.items()}
         feed = self._feed(chunk)
         means = Means(len(where), self.world.device)
         fine = torch.ones(len(where), dtype=torch.bool, device=self.world.device)
         for step in range(feed.steps):
             n = feed.active(step)
             chunk.cut(n)
-            batch, model = feed.take(step, chunk, self.train)
+            with clock.fine("batches"):
+                batch, model = feed.take(step, chunk, self.train)
             context = Context(_first(rows, n), self.shared, _first(mine, n))
-            answer = self.objective(model, batch, context)
+            with clock.fine("forward"):
+                answer = self.objective(model, batch, context)
             loss, extra = answer if isinstance(answer, tuple) else (answer, {})
-            chunk.step(loss)
+            with clock.fine("backward"):
+                chunk.differentiate(loss)
+            with clock.fine("optimiser"):
+                chunk.step()
             fine[:n] &= loss.detach().isfinite()
             means.add({"loss": loss, **extra}, batch)
         finite[where] = fine & chunk.finite()
@@ -249,7 +293,6 @@ class Feed:
         self.schedule = Schedule(plans)
         self.steps = self.schedule.steps
         self.signals = world.signals(ids, self.schedule, fit.stream)
-        world.count_features([sum(p.sizes) for p in plans])
 
     def active(self, step: int) -> int:
         """Clients that have not finished."""

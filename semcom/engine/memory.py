@@ -1,9 +1,12 @@
-"""How the C library hands memory to torch on a CPU."""
+"""Memory: how much there is, and how the C library hands it to torch on a CPU."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+
+import torch
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
@@ -19,3 +22,14 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     wanted = ((_MMAP_THRESHOLD, 32 << 20), (_TRIM_THRESHOLD, 1 << 30), (_TOP_PAD, 64 << 20))
     return mallopt is not None and all(mallopt(name, value) == 1 for name, value in wanted)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated on a device; on a host, what the system says is available."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        with open("/proc/meminfo") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # no Linux: half of what is built in
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

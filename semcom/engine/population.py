@@ -2,6 +2,9 @@
 
 Legend: K clients in a population, n rows of one cohort. A part of a model is named by the prefix of its parameters:
 `"encoder."` or `"head."`. Populations are values: no operation changes one in place.
+
+A cohort is a stack of tensors while it is at work, and rows at rest in a State; `rows` wakes some of them, `put` lays
+them back.
 """
 
 from __future__ import annotations
@@ -9,10 +12,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from semcom.engine.rows import Rows
 
 Prefix = str | Sequence[str]
 
@@ -38,9 +44,18 @@ class Cohort:
     ids: np.ndarray
     shared: frozenset[str] = frozenset()
 
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return next(iter(self.tensors.values())).device
+
+    def dense(self) -> Cohort:
+        """Itself."""
+        return self
+
     def rows(self, ids: np.ndarray) -> Cohort:
         """The rows of those `ids` that are in this cohort."""
-        keep = np.intersect1d(ids, self.ids)
+        keep = common(ids, self.ids)
         at = self._at(keep)
         picked = {name: t if name in self.shared else t[at] for name, t in self.tensors.items()}
         return dataclasses.replace(self, tensors=picked, ids=keep)
@@ -56,24 +71,89 @@ class Cohort:
                 replaced[name] = new.clone() if whole else t.clone().index_copy_(0, at, new)
         return dataclasses.replace(self, tensors=replaced)
 
+    def share(self, values: Mapping[str, Tensor]) -> Cohort:
+        """With the tensors in `values`, `[1, ...]`, in common to all."""
+        tensors = {**self.tensors, **{name: t.clone() for name, t in values.items()}}
+        return dataclasses.replace(self, tensors=tensors, shared=self.shared | set(values))
+
+    def counts(self, part: Prefix) -> int:
+        """How many numbers a part of one model has."""
+        return sum(t[0].numel() for name, t in self.tensors.items() if in_part(name, part))
+
     def _at(self, ids: np.ndarray) -> Tensor:
         """Row numbers of client ids."""
-        device = next(iter(self.tensors.values())).device
-        return torch.as_tensor(np.searchsorted(self.ids, ids), device=device)
+        return torch.as_tensor(np.searchsorted(self.ids, ids), device=self.device)
+
+
+@dataclass(frozen=True)
+class Resting:
+    """A cohort at rest, as a State holds it: own tensors as versioned rows, of which only those asked for are read.
+
+    Attributes:
+        network, ids: as of a `Cohort`.
+        own: the rows.
+        common: tensors that all clients share, `[1, ...]`.
+        device: where rows that are asked for go.
+    """
+
+    network: nn.Module
+    own: Rows
+    common: dict[str, Tensor]
+    ids: np.ndarray
+    device: torch.device
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of the tensors that all clients have in common."""
+        return frozenset(self.common)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, every row read: `[n, ...]`, `[1, ...]` for the shared ones."""
+        return self.dense().tensors
+
+    def dense(self) -> Cohort:
+        """All rows as stacks."""
+        return self._gather(self.ids)
+
+    def rows(self, ids: np.ndarray) -> Cohort:
+        """The rows of those `ids` that are in this cohort, as stacks."""
+        return self._gather(common(ids, self.ids))
+
+    def put(self, other: Cohort) -> Resting:
+        """With the rows of `other` as the newest version; shared tensors stay."""
+        if not self.own.layout.places:
+            return self
+        return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
+
+    def share(self, values: Mapping[str, Tensor]) -> Resting | Cohort:
+        """With new values, `[1, ...]`, of tensors in common; where one was the clients' own, no longer at rest."""
+        if not self.common.keys() >= values.keys():
+            return self.dense().share(values)
+        return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
+
+    def counts(self, part: Prefix) -> int:
+        """How many numbers a part of one model has."""
+        own = sum(shape.numel() for name, (_, shape, _) in self.own.layout.places.items() if in_part(name, part))
+        return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
+
+    def _gather(self, ids: np.ndarray) -> Cohort:
+        own = self.own.gather(ids, self.device)
+        return Cohort(self.network, {**own, **self.common}, ids, self.shared)
 
 
 @dataclass(frozen=True)
 class Population:
     """Models of K clients, one cohort per architecture. Results per client are ordered by `ids`."""
 
-    cohorts: tuple[Cohort, ...]
+    cohorts: tuple[Cohort | Resting, ...]
 
-    @property
+    @cached_property
     def ids(self) -> np.ndarray:
         """Client ids, ascending, `[K]`."""
-        return np.sort(np.concatenate([c.ids for c in self.cohorts]))
+        return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
-    def at(self, cohort: Cohort) -> np.ndarray:
+    def at(self, cohort: Cohort | Resting) -> np.ndarray:
         """Positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
@@ -86,21 +166,17 @@ class Population:
         """This population with the rows of `other` written back; shared tensors stay as they are."""
         by_network = {id(c.network): c for c in other.cohorts}
         return Population(
-            tuple(c.put(by_network[id(c.network)]) if id(c.network) in by_network else c for c in self.cohorts)
+            tuple(c.put(by_network[id(c.network)].dense()) if id(c.network) in by_network else c for c in self.cohorts)
         )
 
     def share(self, values: Mapping[str, Tensor]) -> Population:
         """This population with the tensors in `values`, `[1, ...]`, in common to all clients."""
-        return self._each(
-            lambda c: dataclasses.replace(
-                c, tensors={**c.tensors, **{k: v.clone() for k, v in values.items()}}, shared=c.shared | set(values)
-            )
-        )
+        return Population(tuple(c.share(values) for c in self.cohorts))
 
     def take(self, part: Prefix, other: Population) -> Population:
         """This population with a part (own rows or shared) taken from `other`, which has the same cohorts."""
         pairs = zip(self.cohorts, other.cohorts, strict=True)
-        return Population(tuple(_take(mine, theirs, part) for mine, theirs in pairs))
+        return Population(tuple(_take(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
 
     def spread(self, part: Prefix = "") -> Population:
         """This population with the shared tensors of a part copied into one row per client."""
@@ -118,7 +194,7 @@ class Population:
         """How many numbers (parameters and buffers) a part has, per client, `[K]`."""
         counts = np.zeros(len(self.ids), dtype=np.int64)
         for c in self.cohorts:
-            counts[self.at(c)] = sum(t[0].numel() for name, t in c.tensors.items() if in_part(name, part))
+            counts[self.at(c)] = c.counts(part)
         return counts
 
     def tensors(self) -> Iterator[Tensor]:
@@ -127,7 +203,18 @@ class Population:
             yield from c.tensors.values()
 
     def _each(self, fn: Callable[[Cohort], Cohort]) -> Population:
-        return Population(tuple(fn(c) for c in self.cohorts))
+        return Population(tuple(fn(c.dense()) for c in self.cohorts))
+
+    def stacks(self) -> tuple[Cohort, ...]:
+        """The cohorts, with all rows as stacks."""
+        return tuple(c.dense() for c in self.cohorts)
+
+
+def common(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Those `ids` that are `among` ascending ones, ascending; costs what `ids` cost."""
+    ids = np.unique(ids)
+    at = np.searchsorted(among, ids)
+    return ids[among[np.minimum(at, len(among) - 1)] == ids]
 
 
 def _take(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:
@@ -156,7 +243,7 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
         name -> `[1, ...]`, ready for `Population.share`.
     """
     sums: dict[str, Tensor] = {}
-    for cohort in pop.cohorts:
+    for cohort in pop.stacks():
         mine = weights[torch.as_tensor(pop.at(cohort), device=weights.device)]
         for name, t in cohort.tensors.items():
             if in_part(name, part):

@@ -80,22 +80,23 @@ def visit(
     """
     link = link or world.link
     for cohort in pop.cohorts:
-        k = world.chunk or len(cohort.ids)
+        k = world.chunk_of(len(cohort.ids))
         for i in range(0, len(cohort.ids), k):
             ids = cohort.ids[i : i + k]
             ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
             where = torch.as_tensor(np.searchsorted(pop.ids, ids), device=world.device)
-            at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=world.device)
-            mine = {n: t if n in cohort.shared else t[at] for n, t in cohort.tensors.items()}
+            rows = cohort.rows(ids)
+            at = torch.as_tensor(np.searchsorted(rows.ids, ids), device=world.device)
+            mine = {n: t if n in cohort.shared else t[at] for n, t in rows.tensors.items()}
             snr = world.snr_db("up", ids) if snr_db is None else snr_db[where]
             schedule = Schedule([_in_order(table[int(client)]) for client in ids])
             sizes = [batch_sizes(len(p.order), filled(world.config.train.batch_size)) for p in schedule.plans]
-            rows = world.rows(link, ids, sizes, stream, "uplink")
+            drawn = world.rows(link, ids, sizes, stream, "uplink")
             for step in range(schedule.steps):
                 cut = schedule.cut(step)
                 batch = world.batch(schedule, cut, federation)
                 tensors = {n: t if n in cohort.shared else t[: cut.n] for n, t in mine.items()}
-                signal = Signal({n: cut(t) for n, t in rows.items()}, snr[: cut.n], meter=meter)
+                signal = Signal({n: cut(t) for n, t in drawn.items()}, snr[: cut.n], meter=meter)
                 features, logits = StackedModel(cohort.network, {}, tensors, (), link, signal)(batch)
                 fn(batch, features, logits, where[: cut.n])
 

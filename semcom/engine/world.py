@@ -15,6 +15,7 @@ from channels import Link, Meter, make_link
 from semcom.config import ConfigError, RunConfig, filled, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
+from semcom.engine.chunk import automatic
 from semcom.engine.clock import Clock
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
 from semcom.engine.forward import Batch, Signal
@@ -22,6 +23,7 @@ from semcom.engine.memory import free_memory
 from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
 from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.random import build, global_draws, keyed
+from semcom.engine.ranks import ALONE, Team
 from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.models.batchnorm import own_batchnorm
 from semcom.models.split import SplitModel
@@ -48,7 +50,8 @@ class World:
         meters: received SNR by "train_up", "train_down" and "test".
         log: per-client means that `fit` reported in this round, name -> `[n]`.
         visited: training samples visited so far.
-        chunk: clients trained at once; None: all.
+        team: the processes that share this run's clients.
+        chunk: clients trained at once; None: not chosen yet (by `population`).
         clock: seconds by section.
     """
 
@@ -60,11 +63,12 @@ class World:
         *,
         split: bool,
         clock: Clock | None = None,
+        team: Team = ALONE,
     ) -> None:
         self.config, self.federation, self.device, self.split = config, federation, device, split
-        self.clock = clock or Clock()
+        self.clock, self.team, self.shelves = clock or Clock(), team, 0
         self.dtype = torch.float64 if config.precision == "float64" else torch.float32
-        self.chunk = (1 if device.type == "cpu" else None) if config.chunk == "auto" else config.chunk
+        self.chunk = None if config.chunk == "auto" else config.chunk
         c = config.channel
         self.link = make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
         self.training_link = self.link if split or config.train.through_link else make_link("ideal")
@@ -117,7 +121,20 @@ class World:
             ids = np.arange(i, self.clients, len(names))
             if len(ids):
                 cohorts.append(self._cohort(name, ids, shared))
+        if self.chunk is None:
+            self.chunk = self._choose_chunk([c.network for c in cohorts])
         return Population(tuple(cohorts))
+
+    def chunk_of(self, n: int) -> int:
+        """Clients to take at a time, of n: as few chunks as need be, of nearly equal size."""
+        chunks = -(-n // (self.chunk or n))
+        return -(-n // chunks)
+
+    def _choose_chunk(self, networks: Sequence[nn.Module]) -> int:
+        """The chunk for all of the networks; the same on every rank."""
+        image, batch = self.federation.images.shape[1:], filled(self.config.train.batch_size)
+        mine = min(automatic(network, image, batch, self.device) for network in networks)
+        return min(self.team.exchange(mine))
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """A population of one for a network that the base station owns; its weights are keyed by `name`."""
@@ -290,11 +307,11 @@ class World:
             picked = [values[0] if len(values) == 1 else values[int(k)] for k in ids]
         return torch.tensor(picked, dtype=self.dtype, device=self.device)
 
-    def count_features(self, samples: Sequence[int]) -> None:
-        """Counts visited samples, and the traffic of a split method."""
-        self.visited += sum(samples)
+    def count_features(self, samples: np.ndarray) -> None:
+        """Counts visited samples `[n]`, and the traffic of a split method."""
+        self.visited += int(samples.sum())
         if self.split:
-            self.air.features(np.array(samples), self.config.model.features, len(self.federation.classes))
+            self.air.features(samples, self.config.model.features, len(self.federation.classes))
 
     def count_uplink(self, ids: np.ndarray) -> None:
         """Counts an extra pass of the clients' training features over the uplink."""
