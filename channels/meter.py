@@ -39,9 +39,21 @@ class Meter:
         """Received SNR in dB over all that was added: inf without noise, nan when nothing was sent. Synchronises."""
         signal = 0.0 if self.signal is None else float(self.signal)
         noise = 0.0 if self.noise is None else float(self.noise)
-        if signal == 0.0 or noise == 0.0:
-            return math.nan if signal == 0.0 else math.inf
-        return 10.0 * math.log10(signal / noise)
+        return ratio_db(signal, noise)
+
+    def take(self, device: torch.device) -> Tensor:
+        """The sums of signal and noise, float64 `[2]` on `device`, and begins again."""
+        none = torch.zeros((), dtype=torch.float64, device=device)
+        sums = torch.stack([none if t is None else t for t in (self.signal, self.noise)])
+        self.signal = self.noise = None
+        return sums
+
+
+def ratio_db(signal: float, noise: float) -> float:
+    """An SNR in dB from the two powers: inf without noise, nan without a signal."""
+    if signal == 0.0 or noise == 0.0:
+        return math.nan if signal == 0.0 else math.inf
+    return 10.0 * math.log10(signal / noise)
 
 
 def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:

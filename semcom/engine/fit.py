@@ -302,7 +302,8 @@ class Feed:
         """The batch of a step, and the chunk's models as they stand."""
         cut = self.schedule.cut(step)
         signal, link = self.signals(cut), self.world.training_link
-        model = StackedModel(chunk.cohort.network, chunk.leaves, chunk.fixed(), train, link, signal)
+        fixed, autocast = chunk.fixed(), self.world.autocast
+        model = StackedModel(chunk.cohort.network, chunk.leaves, fixed, train, link, signal, autocast)
         return self.world.batch(self.schedule, cut), model
 
 

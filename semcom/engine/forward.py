@@ -15,6 +15,7 @@ from torch.func import functional_call, vmap
 
 from channels import Link, Meter
 from semcom.engine.population import in_part
+from semcom.engine.precision import casting
 from semcom.models.batchnorm import BatchNorm
 
 
@@ -84,6 +85,7 @@ class StackedModel:
         train: prefixes of the parts in training mode.
         link: what lies between encoder and head; None: nothing.
         signal: the link's realisation of this step.
+        autocast: what the networks' products are rounded to, if they are; features and logits are not.
     """
 
     network: nn.Module
@@ -92,6 +94,7 @@ class StackedModel:
     train: tuple[str, ...] = ()
     link: Link | None = None
     signal: Signal | None = field(default=None, repr=False)
+    autocast: torch.dtype | None = None
 
     def __call__(self, batch: Batch | None = None) -> tuple[Tensor, Tensor]:
         """Received features `[k, b, d]` and logits `[k, b, C]`."""
@@ -123,7 +126,7 @@ class StackedModel:
         """Output of a network that takes no input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
         tensors = {**self.fixed, **self.params}
         self.network.train(True)
-        return _stacked(self.network, tensors, None)
+        return self._stacked(self.network, tensors, None)
 
     def _part(self, prefix: str, x: Tensor, mask: Tensor | None) -> Tensor:
         """One part on `x` `[k, b, ...]`; in evaluation mode a part that clients share runs once, on all samples."""
@@ -133,10 +136,18 @@ class StackedModel:
         tensors = {n[len(prefix) :]: t for n, t in {**self.fixed, **self.params}.items() if n.startswith(prefix)}
         k, b = x.shape[:2]
         if k > 1 and not training and all(len(t) == 1 for t in tensors.values()):
-            return _stacked(module, tensors, x.reshape(1, k * b, *x.shape[2:])).reshape(k, b, -1)
+            return self._stacked(module, tensors, x.reshape(1, k * b, *x.shape[2:])).reshape(k, b, -1)
         if training and mask is not None:
             tensors |= {f"{name}mask": mask for name in _batchnorms(module)}
-        return _stacked(module, {n: t.expand(k, *t.shape[1:]) for n, t in tensors.items()}, x)
+        return self._stacked(module, {n: t.expand(k, *t.shape[1:]) for n, t in tensors.items()}, x)
+
+    def _stacked(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Tensor:
+        """The module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
+        like = next(iter(tensors.values())) if x is None else x
+        if self.autocast is None:
+            return _stacked(module, tensors, x)
+        with casting(self.autocast, like.device):
+            return _stacked(module, tensors, x).to(like.dtype)
 
 
 @lru_cache(maxsize=256)

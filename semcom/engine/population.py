@@ -162,6 +162,14 @@ class Population:
         picked = (c.rows(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
+    def part(self, ids: np.ndarray) -> Population:
+        """As `rows`, but what is at rest stays there until it is asked for."""
+        picked = (
+            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.rows(ids)
+            for c in self.cohorts
+        )
+        return Population(tuple(c for c in picked if len(c.ids)))
+
     def put(self, other: Population) -> Population:
         """This population with the rows of `other` written back; shared tensors stay as they are."""
         by_network = {id(c.network): c for c in other.cohorts}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from semcom.engine.forward import Batch
 from semcom.engine.population import Population
-from semcom.engine.visit import visit
+from semcom.engine.visit import share_out
 
 if TYPE_CHECKING:
     from semcom.engine.world import World
@@ -35,7 +35,8 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
         counts[where] += n
 
     link, meter = world.training_link, world.meters["train_up"]
-    visit(world, pop, world.federation.train, add, stream=stream, link=link, meter=meter)
+    share_out(world, pop, world.federation.train, add, stream=stream, link=link, meter=meter)
+    sums, counts = world.team.sum(sums), world.team.sum(counts)
     return class_means(sums, counts), counts
 
 

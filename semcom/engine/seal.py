@@ -1,8 +1,8 @@
 """A torch file that ends with a digest of all of it.
 
-torch's reader passes over the checksums of its archive, so a flipped bit would go into the weights unnoticed. The digest
-stands in the comment at the archive's end, which torch and every zip tool skip, and it is compared before anything in
-the file is parsed. It tells damage, not forgery: who can write the file can write a digest too.
+torch's reader passes over the checksums of its archive, so a flipped bit would go into the weights unnoticed. The
+digest stands in the comment at the archive's end, which torch and every zip tool skip, and it is compared before
+anything in the file is parsed. It tells damage, not forgery: who can write the file can write a digest too.
 """
 
 from __future__ import annotations

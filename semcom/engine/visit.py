@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from semcom.config import ConfigError, filled
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.forward import Batch, Signal, StackedModel
 from semcom.engine.plan import Plan, Schedule, batch_sizes
-from semcom.engine.population import Population
+from semcom.engine.population import Cohort, Population
+from semcom.engine.precision import rounding
 
 if TYPE_CHECKING:
     from semcom.engine.world import World
@@ -78,27 +79,45 @@ def visit(
         meter: where the received SNR is measured, if at all.
         federation: whose images `table` indexes (None: the world's).
     """
-    link = link or world.link
-    for cohort in pop.cohorts:
-        k = world.chunk_of(len(cohort.ids))
-        for i in range(0, len(cohort.ids), k):
-            ids = cohort.ids[i : i + k]
-            ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
-            where = torch.as_tensor(np.searchsorted(pop.ids, ids), device=world.device)
-            rows = cohort.rows(ids)
-            at = torch.as_tensor(np.searchsorted(rows.ids, ids), device=world.device)
-            mine = {n: t if n in cohort.shared else t[at] for n, t in rows.tensors.items()}
-            snr = world.snr_db("up", ids) if snr_db is None else snr_db[where]
-            schedule = Schedule([_in_order(table[int(client)]) for client in ids])
-            sizes = [batch_sizes(len(p.order), filled(world.config.train.batch_size)) for p in schedule.plans]
-            drawn = world.rows(link, ids, sizes, stream, "uplink")
-            for step in range(schedule.steps):
-                cut = schedule.cut(step)
-                batch = world.batch(schedule, cut, federation)
-                tensors = {n: t if n in cohort.shared else t[: cut.n] for n, t in mine.items()}
-                signal = Signal({n: cut(t) for n, t in drawn.items()}, snr[: cut.n], meter=meter)
-                features, logits = StackedModel(cohort.network, {}, tensors, (), link, signal)(batch)
-                fn(batch, features, logits, where[: cut.n])
+    source = Source(world, table, stream, link or world.link, meter, federation)
+    with rounding(world.config.precision):
+        for cohort in pop.cohorts:
+            k = world.chunk_of(len(cohort.ids))
+            for i in range(0, len(cohort.ids), k):
+                rows = cohort.rows(cohort.ids[i : i + k])
+                order = np.argsort(-table.sizes[rows.ids], kind="stable")
+                where = torch.as_tensor(np.searchsorted(pop.ids, rows.ids[order]), device=world.device)
+                snr = world.snr_db("up", rows.ids[order]) if snr_db is None else snr_db[where]
+                for batch, features, logits in source.forward(rows, order, snr):
+                    fn(batch, features, logits, where[: len(features)])
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a pass shows of each client; see `visit`."""
+
+    world: World
+    table: Ragged
+    stream: str
+    link: Link
+    meter: Meter | None
+    federation: Federation | None
+
+    def forward(self, rows: Cohort, order: np.ndarray, snr_db: Tensor) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """Batches, received features and logits of the clients at `order` in a chunk, those with most samples first."""
+        world, ids = self.world, rows.ids[order]
+        at = torch.as_tensor(order, device=world.device)
+        mine = {n: t if n in rows.shared else t[at] for n, t in rows.tensors.items()}
+        schedule = Schedule([_in_order(self.table[int(client)]) for client in ids])
+        sizes = [batch_sizes(len(p.order), filled(world.config.train.batch_size)) for p in schedule.plans]
+        drawn = world.rows(self.link, ids, sizes, self.stream, "uplink")
+        for step in range(schedule.steps):
+            cut = schedule.cut(step)
+            batch = world.batch(schedule, cut, self.federation)
+            tensors = {n: t if n in rows.shared else t[: cut.n] for n, t in mine.items()}
+            signal = Signal({n: cut(t) for n, t in drawn.items()}, snr_db[: cut.n], meter=self.meter)
+            model = StackedModel(rows.network, {}, tensors, (), self.link, signal, world.autocast)
+            yield batch, *model(batch)
 
 
 def _in_order(table: Tensor) -> Plan:
@@ -133,8 +152,33 @@ def confusion(world: World, views: Mapping[str, View], snr_db: float | None, tab
 
         pop = views[names[0]].population
         fixed = None if snr_db is None else torch.full((len(pop.ids),), snr_db, device=world.device, dtype=world.dtype)
-        visit(world, pop, table, count, stream="test", snr_db=fixed, meter=world.meters["test"])
-    return {name: t.view(-1, c, c) for name, t in counts.items()}
+        share_out(world, pop, table, count, stream="test", snr_db=fixed, meter=world.meters["test"])
+    return {name: world.team.sum(t).view(-1, c, c) for name, t in counts.items()}
+
+
+def share_out(
+    world: World,
+    pop: Population,
+    table: Ragged,
+    fn: Visitor,
+    *,
+    stream: str,
+    snr_db: Tensor | None = None,
+    link: Link | None = None,
+    meter: Meter | None = None,
+) -> None:
+    """`visit`, with each rank showing its part of the clients to its `fn`; positions are those in all of `pop`."""
+    mine = world.team.share(table.sizes[pop.ids])[world.team.rank]
+    if not len(mine):
+        return
+    places = torch.as_tensor(mine, device=world.device)
+
+    def placed(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        fn(batch, features, logits, places[where])
+
+    snr = None if snr_db is None else snr_db[places]
+    part = pop if len(mine) == len(pop.ids) else pop.part(pop.ids[mine])
+    visit(world, part, table, placed, stream=stream, snr_db=snr, link=link, meter=meter)
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
+from channels.meter import ratio_db
 from semcom.config import ConfigError, RunConfig, filled, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
@@ -22,6 +23,7 @@ from semcom.engine.forward import Batch, Signal
 from semcom.engine.memory import free_memory
 from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
 from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
+from semcom.engine.precision import autocast_of, dtype_of, rounding
 from semcom.engine.random import build, global_draws, keyed
 from semcom.engine.ranks import ALONE, Team
 from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
@@ -47,7 +49,8 @@ class World:
         air: exchange and its accounting.
         link: the run's channel, which every inference passes.
         training_link: what local training sees.
-        meters: received SNR by "train_up", "train_down" and "test".
+        meters: received SNR by "train_up", "train_down" and "test", since they were settled.
+        measured: their sums of signal and noise power until then, over all ranks.
         log: per-client means that `fit` reported in this round, name -> `[n]`.
         visited: training samples visited so far.
         team: the processes that share this run's clients.
@@ -67,12 +70,13 @@ class World:
     ) -> None:
         self.config, self.federation, self.device, self.split = config, federation, device, split
         self.clock, self.team, self.shelves = clock or Clock(), team, 0
-        self.dtype = torch.float64 if config.precision == "float64" else torch.float32
+        self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.chunk = None if config.chunk == "auto" else config.chunk
         c = config.channel
         self.link = make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
         self.training_link = self.link if split or config.train.through_link else make_link("ideal")
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
+        self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
         self.air = Air(config.air, self.link, self._air_rows, self.snr_db)
         self.round, self.visited = 0, 0
         self.log: Log = {}
@@ -87,7 +91,7 @@ class World:
     def begin(self, round_: int) -> None:
         """Starts a round: the clock of every keyed draw."""
         self.round, self.log = round_, {}
-        self.air.begin(len(self.sample()))
+        self.air.begin(self._participants)
 
     def sample(self) -> np.ndarray:
         """Ids of the clients that take part in this round, ascending."""
@@ -239,7 +243,8 @@ class World:
             optimizer=optimizer or self.optimizer(),
             stream=stream,
         )
-        trained, log, carried = fit(pop)
+        with rounding(self.config.precision):
+            trained, log, carried = fit(pop)
         self.log |= {name if stream == "train" else f"{stream}/{name}": t for name, t in log.items()}
         return trained, log, carried
 
@@ -319,19 +324,30 @@ class World:
             self.federation.train.sizes[ids], self.config.model.features, len(self.federation.classes), back=False
         )
 
+    def settle(self) -> None:
+        """Adds what all ranks measured on the air since the last time; waits for the device, so once a round."""
+        sums = [m.take(self.device) for m in self.meters.values()]
+        for name, (signal, noise) in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
+            before = self.measured[name]
+            self.measured[name] = (before[0] + signal, before[1] + noise)
+
+    def snr_received_db(self) -> dict[str, float]:
+        """Received SNR in dB so far, by meter; nan where nothing was sent."""
+        return {name: ratio_db(*sums) for name, sums in self.measured.items()}
+
     def counters(self) -> dict[str, Any]:
         """What has been counted and measured so far, as plain numbers."""
-        meters = {n: [None if t is None else float(t) for t in (m.signal, m.noise)] for n, m in self.meters.items()}
-        return {"visited": self.visited, "air": self.air.counters(), "meters": meters}
+        self.settle()
+        meters = {name: list(sums) for name, sums in self.measured.items()}
+        return {"visited": self.visited, "chunk": self.chunk or 0, "air": self.air.counters(), "meters": meters}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
         """Goes on from `counters`."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
-        for name, (signal, noise) in counters["meters"].items():
-            for part, value in (("signal", signal), ("noise", noise)):
-                stored = None if value is None else torch.tensor(value, dtype=torch.float64, device=self.device)
-                setattr(self.meters[name], part, stored)
+        self.measured = {name: (signal, noise) for name, (signal, noise) in counters["meters"].items()}
+        if self.config.chunk == "auto":
+            self.chunk = counters["chunk"]  # with another one, sums would be rounded differently
 
     def _uniform(self, *key: object) -> float:
         """A keyed number in [0, 1), drawn on the host."""

@@ -41,7 +41,9 @@ class BatchNorm(nn.Module):
         return self._masked(x)
 
     def _masked(self, x: Tensor) -> Tensor:
-        """Training forward with explicit sums."""
+        """Training forward with explicit sums, in float32 at least."""
+        if x.dtype == torch.bfloat16:  # of autocast; sums of it would lose what they are to measure
+            return self._masked(x.float()).to(x.dtype)
         over = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]
         keep = x.new_ones(x.shape[0]) if self.mask is None else self.mask.to(x.dtype)
