@@ -173,6 +173,8 @@ def test_a_channel_of_ones_own():
 
     @LINKS.register("phase")
     class Phase(Link):
+        """A random phase, here for the tests only."""
+
         def draw(self, sizes, d, generator, dtype=torch.float32):
             rows = super().draw(sizes, d, generator, dtype)
             angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
