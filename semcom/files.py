@@ -51,7 +51,7 @@ def remove_leftovers(path: Path) -> None:
 def append(path: Path, line: bytes) -> None:
     """Adds a line to a file: all of it, or, where the system refuses (OSError), nothing.
 
-    A process that is killed may leave a part of the line, and a machine that loses its power the line: it is not synced.
+    A killed process may leave a part of the line; a machine that loses its power may lose it, as it is not synced.
     """
     with path.open("ab", buffering=0) as file:
         before, rest = file.seek(0, os.SEEK_END), memoryview(line)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, from_dict, run_hash, to_dict
-from semcom.files import write_atomically
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash, to_dict
+from semcom.files import append, remove_leftovers, sync, write_atomically
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 LOCK = ".lock"
@@ -24,8 +25,25 @@ class BusyError(ConfigError):
     """Another process has the folder."""
 
 
+class WriteError(RunError):
+    """A file of the folder could not be written, for example as the disk is full: its name and the system's reason."""
+
+
+@contextmanager
+def writing(name: str) -> Iterator[None]:
+    """Within it, what the system refuses is a WriteError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{name}: {error.strerror or error}") from error
+
+
 class Folder:
     """The folder of one run.
+
+    A checkpoint must not cover rounds whose rows a crash could still take away. So rows are appended as their rounds
+    end, are synced before a checkpoint is renamed into place (`store`), and those that it does not cover are cut off
+    when a run is taken up (`begin`).
 
     Args:
         path: created when it is opened.
@@ -54,50 +72,109 @@ class Folder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Creates the folder, stores the configuration, and keeps other processes out.
+        """Creates the folder, keeps other processes out, and removes the halves of files that a dead one left.
 
-        The operating system drops the lock with the process, so a dead one's does not block. Raises BusyError when
-        another process has the folder.
+        The operating system drops the lock with the process, so a dead one's does not block.
+
+        Raises:
+            BusyError: another process has the folder.
+            ConfigError: as `check`; another process may have had it in the meantime.
+            WriteError: the folder cannot be written to.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        new = not self.path.exists()
+        with self._locked():
+            self.check()
+            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT):
+                remove_leftovers(self.path / name)
+            try:
+                yield
+            except ConfigError:
+                if new and not (self.path / CONFIG).exists():  # a request that is refused leaves nothing
+                    shutil.rmtree(self.path)
+                raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Creates the folder and holds its lock."""
         lock = FileLock(self.path / LOCK, timeout=0)
+        with writing(str(self.path)):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout:
+                wanted = "wait for it, or give another folder"
+                raise BusyError(f"out: another process is at work in {self.path}; {wanted}") from None
         try:
-            lock.acquire()
-        except Timeout:
-            raise BusyError(
-                f"out: another process is at work in {self.path}; wait for it, or give another folder"
-            ) from None
-        try:
-            write_atomically(self.path / CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n")
             yield
         finally:
             lock.release()
 
+    def begin(self, rounds: int) -> None:
+        """Stores the configuration, and cuts the metrics back to the rounds that the checkpoint covers.
+
+        Raises RunError, before anything is written, when a row of these rounds is missing.
+        """
+        kept = self.metrics(rounds)
+        if [row["round"] for row in kept] != list(range(1, rounds + 1)):
+            raise RunError(
+                f"{self.path / METRICS} lacks rows of rounds 1 to {rounds}; give another folder to train them"
+            )
+        for name, text in ((CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n"), (METRICS, _lines(kept))):
+            path = self.path / name
+            with writing(name):
+                if not path.exists() or path.read_bytes() != text.encode():
+                    write_atomically(path, text)
+
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a finished run, or None."""
+        """The summary of a finished run, or None. Raises RunError for a file that is none."""
         path = self.path / SUMMARY
-        return json.loads(path.read_text()) if path.exists() else None
+        try:
+            return json.loads(path.read_text()) if path.exists() else None
+        except ValueError as error:
+            raise RunError(f"{path}: not a summary ({error})") from None
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """The metrics rows, up to a round; a last line that was cut off while it was written does not count."""
+        """The metrics rows, up to a round or the first line that is none, such as one that was cut off in writing."""
         path = self.path / METRICS
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        rows = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [row for row in rows if rounds is None or row["round"] <= rounds]
-
-    def cut(self, rounds: int) -> None:
-        """Cuts metrics.jsonl back to the rounds that a checkpoint covers."""
-        kept = self.metrics(rounds)
-        write_atomically(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in kept))
+        rows: list[dict[str, Any]] = []
+        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            row = _row(line)
+            if row is None or (rounds is not None and row["round"] > rounds):
+                break
+            rows.append(row)
+        return rows
 
     def append(self, row: dict[str, Any]) -> None:
-        """Adds one line to metrics.jsonl."""
-        with (self.path / METRICS).open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        """Adds one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
+        with writing(METRICS):
+            append(self.path / METRICS, _lines([row]).encode())
+
+    @contextmanager
+    def store(self) -> Iterator[Path]:
+        """Around the writing of a checkpoint, whose path it gives; the rows are on the disk before it begins."""
+        with writing(METRICS):
+            sync(self.path / METRICS)
+        with writing(CHECKPOINT):
+            yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Writes summary.json: the run is done."""
-        write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+        with writing(SUMMARY):
+            write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    """Rows as they stand in metrics.jsonl."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """The row in a line of metrics.jsonl; None where it is no whole row."""
+    try:
+        row = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("round"), int) else None
 
 
 def versions() -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, RunError, filled, parse_snr, run_hash
+from semcom.config import ConfigError, RunConfig, RunError, filled, run_hash
 from semcom.data.datasets import load
 from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition
 from semcom.engine import checkpoint
+from semcom.engine.clock import Clock
 from semcom.engine.fit import Diverged
 from semcom.engine.memory import keep_freed_memory
-from semcom.engine.visit import View, confusion, predict
+from semcom.engine.visit import View, predict
 from semcom.engine.world import World
+from semcom.evaluation import evaluate, is_due, test_snrs, tested
 from semcom.methods.base import Method
-from semcom.metrics.accuracy import LAST, headline, per_class, per_client, spread
+from semcom.metrics.accuracy import headline
 from semcom.registry import METHODS
 from semcom.request import find_device, resolve
-from semcom.results import CHECKPOINT, Folder, commit, versions
+from semcom.results import CHECKPOINT, Folder, WriteError, commit, versions, writing
 
 OnRound = Callable[[dict[str, Any]], None]
 
@@ -72,118 +74,120 @@ class Result:
         return predict(self.world, self.views[name], client, torch.as_tensor(images), test_snrs(self.config)[0])
 
 
-def test_snrs(config: RunConfig) -> tuple[float | None, ...]:
-    """SNRs of the tests in dB, the headline's first; None: each client's training SNR."""
-    text = config.channel.test_snr_db
-    return (None,) if text is None else parse_snr(text, "channel.test-snr-db")[1]
-
-
-def run(config: RunConfig, *, on_round: OnRound | None = None) -> Result:
+def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = False) -> Result:
     """Trains a method and evaluates it.
 
     Args:
         config: open fields are filled. With `out`, results are written there; a finished run is not repeated (its
             result is returned), an interrupted one goes on from its checkpoint.
         on_round: called with each metrics row.
+        profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
 
     Raises:
         ConfigError: the request is wrong (nothing has been written then).
-        RunError: the work failed, for example by divergence; the last good state is kept.
+        RunError: the work failed, for example by divergence or a full disk; the last good state is kept.
     """
     config = resolve(config)
     folder = Folder(Path(config.out), config) if config.out is not None else None
     if folder is not None:
         folder.check()
-    dataset = load(config.data)
-    split = partition(dataset, config.partition, config.clients, config.seed)
     device = find_device(config.device)
-    keep_freed_memory()
-    runner = Runner(config, federate(dataset, split, device), device, folder, on_round)
+    clock = Clock(profile, device)
+    with clock("setup"):
+        dataset = load(config.data)
+        federation = federate(dataset, partition(dataset, config.partition, config.clients, config.seed), device)
+        keep_freed_memory()
     with folder.open() if folder is not None else nullcontext():
-        return runner.run()
+        return Runner(config, federation, folder, on_round, clock).run()
 
 
 class Runner:
-    """The loop over rounds."""
+    """The loop over rounds.
+
+    Attributes:
+        state: the method's, after the last whole round.
+        progress: clock and counters at that time.
+        stored: round and state of the checkpoint in the folder. The state is held because rows that lie in a file are
+            only kept while a state has them, and the checkpoint says where they lie.
+    """
 
     def __init__(
         self,
         config: RunConfig,
         federation: Federation,
-        device: torch.device,
         folder: Folder | None,
         on_round: OnRound | None,
+        clock: Clock,
     ) -> None:
-        self.config, self.folder, self.on_round = config, folder, on_round
+        self.config, self.folder, self.on_round, self.clock = config, folder, on_round, clock
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        self.world = World(config, federation, device, split=self.method.split)
-        self.state = self.method.setup(self.world)
         self.rounds = filled(config.train.rounds)
+        with clock("setup"):
+            self.world = World(config, federation, find_device(config.device), split=self.method.split, clock=clock)
+            self.state = self.method.setup(self.world)
         self.rows: list[dict[str, Any]] = []
-        self.seconds = {"train": 0.0, "evaluate": 0.0}
         self.progress = self._progress(0)
+        self.stored: tuple[int, Any] | None = None
 
     def run(self) -> Result:
         """All rounds that are not done yet, then the summary."""
-        self._resume()
+        try:
+            summary = self._run()
+        except WriteError as error:
+            raise RunError(f"round {self.world.round}: {error}; last good state: {self._kept()}") from error
+        views = self.method.views(self.state, self.world)
+        return Result(self.config, summary, self.rows, self.folder.path if self.folder else None, views, self.world)
+
+    def _run(self) -> dict[str, Any]:
+        """The work of `run`, where files may fail to be written; returns the summary."""
+        with self.clock("setup"):
+            summary = self._resume()
+        if summary is not None:
+            return summary
         try:
             for round_ in range(self.progress["round"] + 1, self.rounds + 1):
                 self._round(round_)
-        except (Diverged, KeyboardInterrupt) as stop:
-            kept = self._keep()
-            if isinstance(stop, KeyboardInterrupt):
-                raise
-            raise RunError(f"round {self.progress['round'] + 1}: {stop}; last good state: {kept}") from None
-        summary = self.folder.summary() if self.folder else None
-        if summary is None:
-            summary = self._summary()
-            if self.folder:
-                self.folder.finish(summary)
-        views = self.method.views(self.state, self.world)
-        return Result(self.config, summary, self.rows, self.folder.path if self.folder else None, views, self.world)
+        except KeyboardInterrupt:
+            self._keep()
+            raise
+        except Diverged as stop:
+            with suppress(WriteError):  # the first thing that went wrong is what has to be told
+                self._keep()
+            raise RunError(f"round {self.world.round}: {stop}; last good state: {self._kept()}") from None
+        summary = self._summary()
+        if self.folder:
+            self.folder.finish(summary)
+        return summary
 
     def _round(self, round_: int) -> None:
         """One round: train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
-        self.world.begin(round_)
-        state = self.method.round(self.state, self.world)
-        row: dict[str, Any] = {"round": round_, **self._losses()}
-        trained = time.perf_counter()
-        self.seconds["train"] += trained - begun
-        if self._due(round_):
-            row["views"] = self._evaluate(state)
-        self.seconds["evaluate"] += time.perf_counter() - trained
+        with self.clock("train"), writing("training"):  # rows may lie in a file
+            self.world.begin(round_)
+            state = self.method.round(self.state, self.world)
+            row: dict[str, Any] = {"round": round_, **self._losses()}
+        if is_due(self.config, round_):
+            with self.clock("evaluate"):
+                row["views"] = evaluate(self.world, self.method.views(state, self.world))
         row["seconds"] = round(time.perf_counter() - begun, 4)
-        if self.folder:
-            self.folder.append(row)  # first: a row too many is cut off on resume, one too few would be missed
-        self.rows.append(row)
+        self._write(row)
         self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
         if self.on_round:
-            self.on_round(row)
+            with self.clock("log"):
+                self.on_round(row)
         if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
             self._keep()
 
-    def _due(self, round_: int) -> bool:
-        """Every `eval_every`-th round, and each of those that the headline averages."""
-        return round_ % self.config.train.eval_every == 0 or round_ > self.rounds - LAST
+    def _write(self, row: dict[str, Any]) -> None:
+        """Adds a row, before its state is kept: a row too many is cut off on resume, one too few would be missed."""
+        with self.clock("log"):
+            if self.folder:
+                self.folder.append(row)
+            self.rows.append(row)
 
     def _losses(self) -> dict[str, float]:
         """Mean over the round's clients of what training logged."""
         return {name: float(values.mean()) for name, values in self.world.log.items()}
-
-    def _evaluate(self, state: Any) -> dict[str, dict[str, Any]]:
-        """Each view's accuracy, at the first test SNR and, where there is a curve, at all of them."""
-        views = self.method.views(state, self.world)
-        row: dict[str, dict[str, Any]] = {name: {} for name in views}
-        for i, snr in enumerate(test_snrs(self.config)):
-            for name, counts in confusion(self.world, views, snr, self.world.federation.test).items():
-                table = counts.cpu().numpy()
-                accuracies = per_client(table)
-                if i == 0:
-                    row[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
-                if snr is not None:
-                    row[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
-        return row
 
     def _summary(self) -> dict[str, Any]:
         """What the run reports."""
@@ -192,7 +196,8 @@ class Runner:
             name: headline([r["round"] for r in rows], [r["views"][name] for r in rows]) for name in rows[-1]["views"]
         }
         first = next(iter(views.values()))
-        meters = {name: meter.snr_db() for name, meter in self.world.meters.items()}
+        ids = tested(self.config)
+        meters = self.world.snr_received_db()
         return {
             "method": self.config.method,
             "accuracy": first["accuracy"],
@@ -200,9 +205,10 @@ class Runner:
             "views": views,
             "rounds": self.rounds,
             "clients": self.config.clients,
+            "evaluated": None if ids is None else ids.tolist(),
             "samples": self.world.visited,
-            "samples_per_second": self.world.visited / max(self.seconds["train"], 1e-9),
-            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "samples_per_second": self.world.visited / max(self.clock.seconds.get("train", 0.0), 1e-9),
+            "seconds": {name: round(value, 3) for name, value in self.clock.seconds.items()},
             "traffic": self.world.air.per_client_round(),
             "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
             "seed": self.config.seed,
@@ -212,36 +218,66 @@ class Runner:
             "commit": commit(),
         }
 
+    # -- the folder ----------------------------------------------------------------------------------------------
+
     def _progress(self, round_: int) -> dict[str, Any]:
         """Clock and counters as plain numbers, for a checkpoint."""
-        return {"round": round_, "seconds": dict(self.seconds), **self.world.counters()}
+        return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.counters()}
 
-    def _keep(self) -> str:
-        """Writes the last good state; says where it is."""
+    def _keep(self) -> None:
+        """Writes the last good state, if there is a folder that has not got it."""
+        if self.folder is None or self._stored_round() == self.progress["round"]:
+            return
+        with self.clock("checkpoint"), self.folder.store() as path:
+            state = checkpoint.state_dict(self.state)
+            checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
+        self.stored = self.progress["round"], self.state
+
+    def _stored_round(self) -> int | None:
+        """The round of the checkpoint in the folder; None where there is none."""
+        return None if self.stored is None else self.stored[0]
+
+    def _kept(self) -> str:
+        """Which state can be taken up again, and where it is."""
         if self.folder is None:
             return f"round {self.progress['round']}, not stored (no out folder)"
-        path = self.folder.path / CHECKPOINT
-        content = {"hash": run_hash(self.config), "progress": self.progress, "state": checkpoint.state_dict(self.state)}
-        checkpoint.save(path, content)
-        return f"round {self.progress['round']}, in {path}"
+        return "none" if self.stored is None else f"round {self._stored_round()}, in {self.folder.path / CHECKPOINT}"
 
-    def _resume(self) -> None:
-        """Takes up a checkpoint, if the folder has one; rows of rounds that it does not cover are dropped."""
+    def _resume(self) -> dict[str, Any] | None:
+        """Takes up a checkpoint, if the folder has one; returns the summary of a run that is finished.
+
+        Nothing in the folder changes unless everything in it fits this run.
+        """
         if self.folder is None:
-            return
-        path = self.folder.path / CHECKPOINT
-        if not path.exists():
-            if self.folder.summary() is not None:
-                raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
-            self.folder.cut(0)
-            return
+            return None
+        path, summary = self.folder.path / CHECKPOINT, self.folder.summary()
+        if path.exists():
+            self._take_up(path)
+        if summary is None:
+            self.folder.begin(self.progress["round"])
+        elif self._stored_round() != self.rounds:
+            found = "missing" if self.stored is None else f"of round {self._stored_round()}"
+            raise RunError(f"{path} is {found} though the run is finished; give another folder to train it again")
+        self.rows = self.folder.metrics(self.progress["round"])
+        return summary
+
+    def _take_up(self, path: Path) -> None:
+        """The state and the counters of a checkpoint. Raises RunError where they are not those of this run."""
         content = checkpoint.load(path)
         if content.get("hash") != run_hash(self.config):
             raise RunError(f"{path}: belongs to another run; move it away to start again")
-        self.state = checkpoint.restore(self.state, content["state"])
-        self.progress = content["progress"]
-        self.seconds = dict(self.progress["seconds"])
-        self.world.resume(self.progress)
-        self.world.round = self.progress["round"]
-        self.folder.cut(self.progress["round"])
-        self.rows = self.folder.metrics()
+        progress: Any = content.get("progress")
+        if (
+            not checkpoint.alike({**self.progress, "seconds": {}}, progress)
+            or not 0 <= progress["round"] <= self.rounds
+        ):
+            raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
+        try:
+            self.state = checkpoint.restore(self.state, content["state"], path.parent)
+        except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = error if isinstance(error, RunError) else "its state is no state"
+            raise RunError(f"{path}: {reason}; move it away to start again") from error
+        self.world.resume(progress)
+        self.world.round = progress["round"]
+        self.clock.add(progress["seconds"])
+        self.progress, self.stored = progress, (progress["round"], self.state)

@@ -58,7 +58,7 @@ class Layout:
     def pack(self, tensors: Mapping[str, Tensor], n: int) -> Tensor:
         """Stacks `[n, ...]` (or `[1, ...]`, the same for all) as records, uint8 `[n, R]`."""
         device = next(iter(tensors.values())).device
-        records = torch.empty(n, self.size, dtype=torch.uint8, device=device)
+        records = torch.zeros(n, self.size, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
         for name, view in self.unpack(records).items():
             view.copy_(tensors[name])
         return records

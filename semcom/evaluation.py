@@ -1,0 +1,66 @@
+"""What a run evaluates, when, and the numbers that it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from semcom.config import RunConfig, filled, parse_snr
+from semcom.engine.random import keyed
+from semcom.engine.visit import View, confusion
+from semcom.engine.world import World
+from semcom.metrics.accuracy import LAST, per_class, per_client, spread
+
+
+def test_snrs(config: RunConfig) -> tuple[float | None, ...]:
+    """SNRs of the tests in dB, the headline's first; None: each client's training SNR."""
+    text = config.channel.test_snr_db
+    return (None,) if text is None else parse_snr(text, "channel.test-snr-db")[1]
+
+
+def is_due(config: RunConfig, round_: int) -> bool:
+    """Every `eval_every`-th round is evaluated, and each of those that the headline averages."""
+    return round_ % config.train.eval_every == 0 or round_ > filled(config.train.rounds) - LAST
+
+
+def tested(config: RunConfig) -> np.ndarray | None:
+    """Ids of the clients that are evaluated, ascending; None: all. One keyed draw, the same in every round."""
+    n = config.train.eval_clients
+    if n is None:
+        return None
+    order = torch.randperm(config.clients, generator=keyed("cpu", config.seed, "evaluation"))
+    return np.sort(order[:n].numpy())
+
+
+def evaluate(world: World, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+    """Each view's accuracy on the clients' test samples, as a row of metrics.jsonl holds it.
+
+    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve.
+    """
+    ids = tested(world.config)
+    views = views if ids is None else select(views, ids)
+    row: dict[str, dict[str, Any]] = {name: {} for name in views}
+    for i, snr in enumerate(test_snrs(world.config)):
+        for name, counts in confusion(world, views, snr, world.federation.test).items():
+            table = counts.cpu().numpy()
+            accuracies = per_client(table)
+            if i == 0:
+                row[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
+            if snr is not None:
+                row[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
+    return row
+
+
+def select(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
+    """The views of some clients; those of one population still share one, and with it their forward passes."""
+    populations = {id(view.population): view.population for view in views.values()}
+    picked = {key: pop.rows(ids) for key, pop in populations.items()}
+    chosen = {}
+    for name, view in views.items():
+        at = torch.as_tensor(np.searchsorted(view.population.ids, ids))
+        rows = {key: t[at.to(t.device)] for key, t in view.rows.items()}
+        chosen[name] = View(picked[id(view.population)], view.scores, rows)
+    return chosen
