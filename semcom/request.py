@@ -63,10 +63,17 @@ def _check_mix(method: Method, name: str, encoders: list[str]) -> None:
         raise ConfigError(f"model.encoder: {name} averages the encoder, which {' and '.join(kinds)} do not share")
 
 
-def find_device(name: str) -> torch.device:
-    """The device called `name`. Raises ConfigError for one that is not there."""
+def find_device(name: str, local_rank: int | None = None) -> torch.device:
+    """The device called `name`, of one process or of one of several on a machine, which take its accelerators in turn.
+
+    Raises ConfigError for one that is not there, or where several processes would be on one that is named.
+    """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if local_rank is not None and name.startswith("cuda"):
+        if name != "cuda":
+            raise ConfigError(f"device: {name!r} for several processes; give cuda, and each takes its own")
+        name = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

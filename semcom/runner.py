@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, RunError, filled, run_hash
+from semcom.config import ConfigError, RunConfig, RunError, filled, from_dict, run_hash, to_dict
 from semcom.data.datasets import load
 from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition
@@ -22,6 +23,7 @@ from semcom.engine import checkpoint
 from semcom.engine.clock import Clock
 from semcom.engine.fit import Diverged
 from semcom.engine.memory import keep_freed_memory
+from semcom.engine.ranks import Team, launched_rank, team
 from semcom.engine.visit import View, predict
 from semcom.engine.world import World
 from semcom.evaluation import evaluate, is_due, test_snrs, tested
@@ -88,17 +90,28 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
         RunError: the work failed, for example by divergence or a full disk; the last good state is kept.
     """
     config = resolve(config)
-    folder = Folder(Path(config.out), config) if config.out is not None else None
+    folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
-    device = find_device(config.device)
-    clock = Clock(profile, device)
+    clock = Clock(profile, find_device(config.device))
     with clock("setup"):
-        dataset = load(config.data)
-        federation = federate(dataset, partition(dataset, config.partition, config.clients, config.seed), device)
-        keep_freed_memory()
-    with folder.open() if folder is not None else nullcontext():
-        return Runner(config, federation, folder, on_round, clock).run()
+        federation = _federation(config)
+    others = team(config.processes, "semcom.runner:work", lambda: json.dumps(to_dict(config)).encode())
+    with folder.open() if folder is not None else nullcontext(), others as ranks:
+        return Runner(config, federation, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
+
+
+def work(ranks: Team, payload: bytes) -> None:
+    """What another process of a run does: all of it but its folder. `payload` is the configuration as JSON."""
+    config = resolve(from_dict(json.loads(payload)))
+    Runner(config, _federation(config), None, None, Clock(), ranks).run()
+
+
+def _federation(config: RunConfig) -> Federation:
+    """The clients' images, on the host."""
+    keep_freed_memory()
+    dataset = load(config.data)
+    return federate(dataset, partition(dataset, config.partition, config.clients, config.seed))
 
 
 class Runner:
@@ -118,12 +131,14 @@ class Runner:
         folder: Folder | None,
         on_round: OnRound | None,
         clock: Clock,
+        ranks: Team,
     ) -> None:
-        self.config, self.folder, self.on_round, self.clock = config, folder, on_round, clock
+        self.config, self.folder, self.on_round, self.clock, self.ranks = config, folder, on_round, clock, ranks
         self.method: Method = METHODS.get(config.method)(config.hyper)
         self.rounds = filled(config.train.rounds)
         with clock("setup"):
-            self.world = World(config, federation, find_device(config.device), split=self.method.split, clock=clock)
+            device = find_device(config.device, ranks.local_rank if ranks.size > 1 else None)
+            self.world = World(config, federation.to(device), device, split=self.method.split, clock=clock, team=ranks)
             self.state = self.method.setup(self.world)
         self.rows: list[dict[str, Any]] = []
         self.progress = self._progress(0)
@@ -237,6 +252,10 @@ class Runner:
         """The round of the checkpoint in the folder; None where there is none."""
         return None if self.stored is None else self.stored[0]
 
+    def _checkpoint_path(self) -> Path | None:
+        """Where the checkpoint is, if there is a folder."""
+        return None if self.folder is None else self.folder.path / CHECKPOINT
+
     def _kept(self) -> str:
         """Which state can be taken up again, and where it is."""
         if self.folder is None:
@@ -248,21 +267,28 @@ class Runner:
 
         Nothing in the folder changes unless everything in it fits this run.
         """
-        if self.folder is None:
-            return None
-        path, summary = self.folder.path / CHECKPOINT, self.folder.summary()
-        if path.exists():
-            self._take_up(path)
-        if summary is None:
-            self.folder.begin(self.progress["round"])
-        elif self._stored_round() != self.rounds:
-            found = "missing" if self.stored is None else f"of round {self._stored_round()}"
-            raise RunError(f"{path} is {found} though the run is finished; give another folder to train it again")
-        self.rows = self.folder.metrics(self.progress["round"])
+        content = self.ranks.tell(self._checkpoint() if self.folder else None)
+        if content is not None:
+            self._take_up(content)
+        summary, self.rows = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
         return summary
 
-    def _take_up(self, path: Path) -> None:
-        """The state and the counters of a checkpoint. Raises RunError where they are not those of this run."""
+    def _begin(self, folder: Folder) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+        """The summary of a finished run, and the rows so far; from here on the folder is written to."""
+        summary = folder.summary()
+        if summary is None:
+            folder.begin(self.progress["round"])
+        elif self._stored_round() != self.rounds:
+            found = "missing" if self.stored is None else f"of round {self._stored_round()}"
+            path = folder.path / CHECKPOINT
+            raise RunError(f"{path} is {found} though the run is finished; give another folder to train it again")
+        return summary, folder.metrics(self.progress["round"])
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        """What the folder's checkpoint stores, if it has one. Raises RunError where it is not of this run."""
+        path = self._checkpoint_path()
+        if path is None or not path.exists():
+            return None
         content = checkpoint.load(path)
         if content.get("hash") != run_hash(self.config):
             raise RunError(f"{path}: belongs to another run; move it away to start again")
@@ -272,11 +298,16 @@ class Runner:
             or not 0 <= progress["round"] <= self.rounds
         ):
             raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
+        return content
+
+    def _take_up(self, content: dict[str, Any]) -> None:
+        """The state and the counters of a checkpoint. Raises RunError where the state is none of this run."""
+        progress, path = content["progress"], self._checkpoint_path()
         try:
-            self.state = checkpoint.restore(self.state, content["state"], path.parent)
+            self.state = checkpoint.restore(self.state, content["state"], path and path.parent, self.ranks)
         except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
             reason = error if isinstance(error, RunError) else "its state is no state"
-            raise RunError(f"{path}: {reason}; move it away to start again") from error
+            raise RunError(f"{path or CHECKPOINT}: {reason}; move it away to start again") from error
         self.world.resume(progress)
         self.world.round = progress["round"]
         self.clock.add(progress["seconds"])

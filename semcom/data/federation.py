@@ -7,7 +7,7 @@ Legend: N images, C channels, K clients, M indices of all clients together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -66,32 +66,40 @@ class Federation:
     owned: npt.NDArray[np.bool_]
     """`[K, classes]` on the host: whether a client has training images of a class."""
 
+    def to(self, device: torch.device | str) -> Federation:
+        """The same on a device."""
+        train, test, validation = (
+            Ragged(t.flat.to(device), t.offsets) for t in (self.train, self.test, self.validation)
+        )
+        images, labels = self.images.to(device), self.labels.to(device)
+        return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
+
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """The images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
         picked = self.images.movedim(1, -1)[index].movedim(-1, -3)  # rows are copied as they lie in memory
         return picked.to(dtype).div_(127.5).sub_(1)
 
 
-def federate(dataset: Dataset, split: Split, device: torch.device | str = "cpu") -> Federation:
-    """Puts a dataset and its split on `device`; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
+def federate(dataset: Dataset, split: Split) -> Federation:
+    """A dataset and its split, on the host; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
     return Federation(
-        images=_pad(torch.from_numpy(dataset.images)).to(device, memory_format=torch.channels_last),
-        labels=torch.from_numpy(dataset.labels).to(device),
-        train=_ragged(split.train, device),
-        test=_ragged(split.test, device),
-        validation=_ragged(split.validation, device),
+        images=_pad(torch.from_numpy(dataset.images)).contiguous(memory_format=torch.channels_last),
+        labels=torch.from_numpy(dataset.labels),
+        train=_ragged(split.train),
+        test=_ragged(split.test),
+        validation=_ragged(split.validation),
         classes=dataset.classes,
         owned=owned,
     )
 
 
-def _ragged(lists: Sequence[npt.NDArray[np.int64]], device: torch.device | str) -> Ragged:
+def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
     """Index lists of K clients, joined."""
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
-    return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)).to(device), offsets)
+    return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 
 
 def _pad(images: Tensor) -> Tensor:

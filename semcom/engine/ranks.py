@@ -81,7 +81,7 @@ class Team:
         """Sum over ranks."""
         if self.size == 1:
             return values
-        total = values.clone() if self.direct else values.cpu()
+        total = values.clone() if self.direct else values.to("cpu", copy=True)
         dist.all_reduce(total)
         return total.to(values.device)
 
@@ -90,9 +90,12 @@ class Team:
         if self.size > 1:
             dist.broadcast(values, 0)
 
-    def tell(self, data: bytes | None) -> bytes | None:
-        """What rank 0 says."""
-        return self.exchange(data)[0]
+    def tell(self, value: Any) -> Any:
+        """What rank 0 gives here (containers, tensors on the host)."""
+        told = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(told, 0)
+        return told[0]
 
 
 ALONE = Team()
@@ -117,15 +120,26 @@ def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[
         with _torchrun() as ranks:
             yield ranks
     elif processes == 1:
-        yield ALONE
+        with alone() as ranks:
+            yield ranks
     else:
         with local(processes, target, payload()) as ranks:
             yield ranks
 
 
-def rank() -> int:
+def launched_rank() -> int:
     """This process's rank among those of torchrun, 0 without it."""
     return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
+
+
+@contextmanager
+def alone() -> Iterator[Team]:
+    """This process by itself, also with one thread: of two, one mostly waits for the other."""
+    threads = _one_thread()
+    try:
+        yield ALONE
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

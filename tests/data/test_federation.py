@@ -25,7 +25,7 @@ def make(side: int, channels: int = 3) -> tuple[Federation, Dataset]:
     pixels = np.arange(6 * channels * side * side).reshape(6, channels, side, side) % 256
     labels = np.array([0, 1, 2, 0, 1, 2], dtype=np.int64)
     dataset = Dataset("toy", pixels.astype(np.uint8), labels, 4, ("a", "b", "c"))
-    return federate(dataset, SPLIT, "cpu"), dataset
+    return federate(dataset, SPLIT), dataset
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
