@@ -27,7 +27,8 @@ commands:
   train METHOD        train one method and print its result
   sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
   figure FIGURE       draw a figure from the results of a sweep
-  list WHAT           WHAT: methods, channels, datasets or experiments
+  bench WHAT          measure speed; WHAT: engine or scale
+  list WHAT           WHAT: methods, channels, datasets, experiments or benches
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
 flags: --help, --version
@@ -114,6 +115,10 @@ def train(words: list[str]) -> None:
         config = semcom.resolve(wanted)
     with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
         result = semcom.run(config, on_round=progress)
+    from semcom.engine.ranks import launched_rank
+
+    if launched_rank():
+        return  # of several that torchrun started, the first one speaks
     print(report.result_table(result.summary))
     if result.out is not None:
         print(f"written to {result.out}")
@@ -173,6 +178,20 @@ def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
     return early.name or ""
 
 
+def bench(words: list[str]) -> None:
+    """`semcom bench WHAT`."""
+    from semcom import flags
+    from semcom.bench.commands import BENCHES, Bench
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("bench", early, BENCHES)
+        kind = BENCHES.get(name) if name else Bench
+        wanted = flags.parse(kind, f"semcom bench {name or 'WHAT'}", early.rest)
+    with _logging(early.log_level):
+        wanted.carry_out()
+
+
 def show(words: list[str]) -> None:
     """`semcom list WHAT`."""
     from semcom import flags
@@ -198,11 +217,18 @@ def _title(entry: Any) -> str:
     return text.strip().partition("\n")[0]
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"train": train, "sweep": sweep, "figure": figure, "list": show}
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "train": train,
+    "sweep": sweep,
+    "figure": figure,
+    "bench": bench,
+    "list": show,
+}
 LISTS = {
     "methods": "semcom.registry:METHODS",
     "channels": "channels:LINKS",
     "datasets": "semcom.registry:DATASETS",
     "experiments": "experiments.registry:EXPERIMENTS",
+    "benches": "semcom.bench.commands:BENCHES",
 }
 """What can be listed -> its registry."""

@@ -142,7 +142,7 @@ def run_help(*words: str) -> str:
 
 BAD: list[tuple[str, str]] = [
     ("", "command: none is given"),
-    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, list"),
+    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, list"),
     ("--fast", "command: '--fast' is unknown"),
     ("list", "known are methods, channels, datasets, experiments"),
     ("list figs", "list: 'figs' cannot be listed"),

@@ -1,0 +1,139 @@
+"""The plain loop computes what the engine computes: only then are their seconds comparable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from semcom.bench import plain
+from semcom.bench.data import synthetic
+from semcom.bench.variants import Variant
+from semcom.bench.workloads import CASES, Workload
+from semcom.config import ChannelConfig
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.registry import METHODS
+from tests.worlds import client
+
+SAME = 1e-7
+"""A step of Adam is 1e-3; where a gradient is next to nothing, its rounding is enlarged on the way into the step."""
+
+
+@pytest.fixture(autouse=True)
+def own_generator() -> object:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def engine(workload: Workload) -> tuple[World, object, object]:
+    """World, method and first state in float64, over a link without noise."""
+    config = workload.config(Variant("loop"))
+    config = replace(config, precision="float64", channel=ChannelConfig(kind="ideal"))
+    method = METHODS.get(config.method)(config.hyper)
+    world = World(config, synthetic(workload), torch.device("cpu"), split=method.split)
+    return world, method, method.setup(world)
+
+
+def load(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Gives a plain module the engine's weights; its counters of batches are its own."""
+    missing, unexpected = module.load_state_dict(dict(tensors), strict=False)
+    assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing)
+
+
+def same_order(loop: plain.Loop, world: World) -> None:
+    """Gives each plain client the images that the engine visits in this round, in its order."""
+    size = world.config.train.batch_size
+    for k, who in enumerate(loop.clients):
+        order = world.plan(k, size, 1, None, "train").order
+        images = world.federation.gather(order, torch.float64).contiguous()
+        who.loader = DataLoader(TensorDataset(images, world.federation.labels[order]), batch_size=size)
+
+
+def start(workload: Workload, world: World, model: Population) -> plain.Loop:
+    """The plain loop in float64 with the engine's first weights."""
+    loop = plain.make_loop(replace(workload, through_link=False), world.federation, torch.device("cpu"))
+    for k, who in enumerate(loop.clients):
+        load(who.network.double(), client(model, k))
+    return loop
+
+
+def gap(module: nn.Module, tensors: Mapping[str, Tensor]) -> float:
+    """Largest difference between a plain module and the engine's tensors of the same names."""
+    state = module.state_dict()
+    return max(float((state[name] - t).abs().max()) for name, t in tensors.items())
+
+
+@pytest.mark.parametrize("case", ["a", "c"])
+def test_fedavg_trains_the_same_network(case: str) -> None:
+    """Two rounds with a smaller last batch, normalisation statistics included."""
+    workload = replace(CASES[case].small, samples=5, batch=3)
+    world, method, state = engine(workload)
+    loop = start(workload, world, state.model)
+    assert isinstance(loop, plain.FedAvg)
+    load(loop.server.double(), client(state.model, 0))
+    first = client(state.model, 0)
+    for number in (1, 2):
+        world.begin(number)
+        state = method.round(state, world)
+        same_order(loop, world)
+        loop.round()
+    assert gap(loop.server, client(state.model, 0)) < SAME
+    assert gap(loop.server, first) > 1e-3
+
+
+def test_fedcl_trains_the_same_networks() -> None:
+    """Personal encoders, the common decoder, the generator and its centroids, over two rounds without noise."""
+    workload = CASES["b"].small
+    world, method, state = engine(workload)
+    loop = start(workload, world, state.model)
+    assert isinstance(loop, plain.FedCL)
+    load(loop.generator.double(), {name: t[0] for name, t in state.scg.cohorts[0].tensors.items()})
+    loop.centroids = loop.generator().detach()
+    first = loop.centroids
+    for number in (1, 2):
+        world.begin(number)
+        state = method.round(state, world)
+        same_order(loop, world)
+        loop.round()
+    for k, who in enumerate(loop.clients):
+        assert gap(who.network, client(state.model, k)) < SAME
+    torch.testing.assert_close(loop.centroids, state.centroids, rtol=0, atol=SAME)
+    assert float((loop.centroids - first).abs().max()) > 1e-4
+
+
+def test_the_noise_of_the_link() -> None:
+    """At 10 dB a tenth of the power, up and down; the gradient's noise is scaled to its own r.m.s."""
+    network = plain.Network(CASES["b"].workload, snr_db=10.0)
+    assert network.deviation == pytest.approx(math.sqrt(0.1))
+    features = torch.zeros(2000, 64, requires_grad=True)
+    received = plain.NoisyLink.apply(features, network.deviation)
+    gradient = 3.0 * torch.ones_like(features)
+    received.backward(gradient)
+    n = features.numel()
+    for noise, power in ((received.detach(), 0.1), (features.grad - gradient, 0.9)):
+        assert abs(noise.mean()) < 5 * math.sqrt(power / n)
+        assert abs(noise.square().mean() - power) < 5 * power * math.sqrt(2 / n)
+
+
+def test_features_have_unit_power() -> None:
+    received, logits = plain.Network(CASES["a"].workload, snr_db=None)(torch.randn(4, 3, 32, 32))
+    torch.testing.assert_close(received.square().mean(1), torch.ones(4))
+    assert logits.shape == (4, 10)
+
+
+def test_the_average_is_weighted_and_leaves_counters_alone() -> None:
+    one, two = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    for module, value in ((one, 1.0), (two, 4.0)):
+        nn.init.constant_(module.weight, value)
+    one.num_batches_tracked += 3
+    mean = plain.average([one, two], [1, 2])
+    np.testing.assert_allclose(mean["weight"].numpy(), 3.0)
+    assert mean["num_batches_tracked"] == 3 and one.weight[0] == 1.0
