@@ -26,11 +26,12 @@ def casting(dtype: torch.dtype | None, device: torch.device) -> AbstractContextM
 @contextmanager
 def rounding(precision: str) -> Iterator[None]:
     """Whether CUDA may round factors of float32 products to TF32: by default torch lets convolutions, not matrices."""
-    allowed = precision == "tf32"
-    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = products.allow_tf32, convolutions.allow_tf32
-    products.allow_tf32 = convolutions.allow_tf32 = allowed
+    kinds = torch.backends.cuda.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = [kind.fp32_precision for kind in kinds]
+    for kind in kinds:
+        kind.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     try:
         yield
     finally:
-        products.allow_tf32, convolutions.allow_tf32 = before
+        for kind, old in zip(kinds, before, strict=True):
+            kind.fp32_precision = old

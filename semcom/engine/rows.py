@@ -12,8 +12,10 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -57,7 +59,7 @@ class Layout:
 
     def pack(self, tensors: Mapping[str, Tensor], n: int) -> Tensor:
         """Stacks `[n, ...]` (or `[1, ...]`, the same for all) as records, uint8 `[n, R]`."""
-        device = next(iter(tensors.values())).device
+        device = next((t.device for t in tensors.values()), None)
         records = torch.zeros(n, self.size, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
         for name, view in self.unpack(records).items():
             view.copy_(tensors[name])
@@ -105,6 +107,7 @@ class Slot:
 
     def __init__(self, shelf: Disk, index: int, checksum: int) -> None:
         self.shelf, self.index, self.checksum = shelf, index, checksum
+        shelf.live[index] = self
 
     def __del__(self) -> None:
         self.shelf.free.append(self.index)
@@ -124,10 +127,11 @@ class Disk:
     def __init__(self, size: int, path: Path | None) -> None:
         self.size, self.path = size, path
         self.free: list[int] = []
+        self.live: WeakValueDictionary[int, Slot] = WeakValueDictionary()
         self.slots = 0
         # Opened for good: it lives as long as the shelf, and a temporary one vanishes with it.
-        self.file = tempfile.TemporaryFile() if path is None else open(path, "a+b", buffering=0)  # noqa: SIM115
-        self.descriptor = self.file.fileno() if path is None else os.open(path, os.O_RDWR)
+        self.file = tempfile.TemporaryFile(buffering=0) if path is None else _open(path)  # noqa: SIM115
+        self.descriptor = self.file.fileno()
 
     def keep(self, record: Tensor) -> Slot:
         """Writes a record into a free slot."""
@@ -152,23 +156,31 @@ class Disk:
         os.fsync(self.descriptor)
 
     def claim(self, indices: Sequence[int], checksums: Sequence[int]) -> list[Slot]:
-        """Handles of records that an earlier process wrote; all other slots are free.
+        """Handles of records that an earlier process wrote; slots that nobody has claimed are free.
+
+        Several versions of the rows may have records in common: each has one handle, however often it is claimed.
 
         Raises RunError where a record is not what was written.
         """
-        self.slots = max(indices, default=-1) + 1
-        self.free = sorted(set(range(self.slots)) - set(indices), reverse=True)
-        slots = [Slot(self, i, s) for i, s in zip(indices, checksums, strict=True)]
+        slots = max([self.slots, *(index + 1 for index in indices)])
+        unclaimed = {*self.free, *range(self.slots, slots)} - set(indices)
+        self.slots, self.free = slots, sorted(unclaimed, reverse=True)
+        handles = [self.live.get(i) or Slot(self, i, s) for i, s in zip(indices, checksums, strict=True)]
         buffer = torch.empty(self.size, dtype=torch.uint8)
-        for slot in slots:
-            self.read(slot, buffer)
-            if zlib.crc32(buffer.numpy().data) != slot.checksum:
-                raise RunError(f"{self.path}: a row is not what was written; move the folder away to start again")
-        return slots
+        for handle, checksum in zip(handles, checksums, strict=True):
+            self.read(handle, buffer)
+            if zlib.crc32(buffer.numpy().data) != checksum:
+                raise RunError(f"{self.path}: a row is not what was written")
+        return handles
 
     def _extend(self) -> int:
         self.slots += 1
         return self.slots - 1
+
+
+def _open(path: Path) -> FileIO:
+    """A file to read and to write at positions, made where there is none, and left as it is where there is one."""
+    return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
 
 
 @dataclass(frozen=True)
@@ -239,12 +251,14 @@ class Rows:
         """Handles of records that lie in a file of rank 0; where it is this shelf's own, they stay where they are."""
         held: list[Slot] = []
         mine = False
-        if team.rank == 0:
+        if team.rank == 0 and len(values["slots"]):
             assert folder is not None
             path = folder / Path(values["file"]).name
-            mine = isinstance(self.shelf, Disk) and self.shelf.path == path
+            if not path.exists():
+                raise RunError(f"{path}: it is missing, though rows lie in it")
+            mine = isinstance(self.shelf, Disk) and self.shelf.path is not None and self.shelf.path.samefile(path)
             source = cast(Disk, self.shelf) if mine else Disk(self.layout.size, path)
-            held = source.claim(*values["slots"].T.tolist()) if len(values["slots"]) else []
+            held = source.claim(*values["slots"].T.tolist())
         if team.size == 1 and mine:
             return held
         handles: list[Any] = []

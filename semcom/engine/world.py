@@ -179,13 +179,13 @@ class World:
     def _shelf(self, size: int) -> Shelf:
         """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
         store = self.config.store
+        self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
             turns = filled(self.config.train.rounds) * self._participants
             alive = 2 * size * min(self.clients, turns)  # a checkpoint's version and the newest one
             room = {"device": free_memory(self.device) / 2, "host": free_memory(torch.device("cpu")) / 2}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
-            self.shelves += 1
             folder = None if self.config.out is None or self.team.rank else Path(self.config.out)
             return Disk(size, None if folder is None else folder / f"rows-{self.shelves}.bin")
         return Memory(self.device if store == "device" else torch.device("cpu"))
