@@ -1,0 +1,130 @@
+"""Closed forms of the physical layer as functions of the SNR: what `semcom channel-check` and the figures compare with.
+
+SNR is Es/N0 in dB, `snr_db = 10 log10(1 / no)` with E|symbol|^2 = E|h|^2 = 1; Eb/N0 is `1 / (no bits)`. Every function
+takes a number or a NumPy array and returns the same. Powers and errors are in units of the transmit power per symbol.
+
+[Proakis] J. G. Proakis and M. Salehi, Digital Communications, 5th ed., 2008. [Cho] K. Cho and D. Yoon, "On the general
+BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50(7), 2002. [Alouini] M.-S.
+Alouini and A. J. Goldsmith, "Capacity of Rayleigh fading channels under different adaptive transmission and
+diversity-combining techniques", IEEE Trans. Veh. Technol. 48(4), 1999.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+Real = Any
+"""A float, or a NumPy array of floats."""
+
+KURTOSIS = 2.0
+"""E|n|^4 / (E|n|^2)^2 of circular complex Gaussian n: |n|^2 is exponential, whose second moment is 2 mean^2."""
+
+
+def noise_power(snr_db: Real) -> Real:
+    """no, the noise variance per complex symbol."""
+    return 10.0 ** (-snr_db / 10.0)
+
+
+def gaussian_tail(x: Real) -> Real:
+    """Q(x) = P(N(0, 1) > x)."""
+    return stats.norm.sf(x)
+
+
+def rayleigh_tail(power: Real) -> Real:
+    """Mean of Q(sqrt(2 `power` |h|^2)) over Rayleigh fading: (1 - sqrt(p / (1 + p))) / 2 [Proakis, 13.3].
+
+    Written without the difference of two numbers near 1, so that it stays exact at a high SNR.
+    """
+    root = np.sqrt(power / (1.0 + power))
+    return 0.5 / ((1.0 + power) * (1.0 + root))
+
+
+def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights a and factors c with bit error rate sum_i a_i Q(sqrt(2 c_i g)), g = Eb/N0, of Gray-mapped square QAM.
+
+    QPSK (2 bits): a = 1, c = 1. 16-QAM: a = (3, 2, -1) / 4, c = (2/5, 18/5, 10) [Cho]. Exact for
+    decisions by the nearest point, which are those of the max-log demapper.
+
+    Args:
+        bits: per symbol, even: 2, 4, 6, 8, ...
+
+    Raises:
+        ValueError: for an odd or non-positive number of bits.
+    """
+    if bits < 2 or bits % 2:
+        raise ValueError(f"bits: {bits} per symbol is no square QAM; 2, 4, 6, 8, ... are")
+    levels, per_axis = 2 ** (bits // 2), bits // 2
+    weights = np.zeros(levels - 1)  # of the distances 1, 3, 5, ...; of every one that some bit needs
+    for k in range(1, per_axis + 1):
+        for i in range(levels - levels // 2**k):
+            step = i * 2 ** (k - 1)
+            weights[i] += (-1) ** (step // levels) * (2 ** (k - 1) - (2 * step + levels) // (2 * levels))
+    factors = (2 * np.arange(levels - 1) + 1.0) ** 2 * 1.5 * bits / (levels**2 - 1)
+    needed = weights != 0
+    return weights[needed] * 2 / (levels * per_axis), factors[needed]
+
+
+def bit_error_rate(bits: int, snr_db: Real, fading: bool = False) -> Real:
+    """Uncoded bit error rate of Gray-mapped square QAM over AWGN, or over Rayleigh fading that the receiver knows.
+
+    Args:
+        bits: per symbol; 2 is QPSK, 4 is 16-QAM.
+        snr_db: Es/N0.
+        fading: average over Rayleigh fading instead of AWGN.
+    """
+    per_bit = 1.0 / (noise_power(snr_db) * bits)
+    terms = zip(*bit_error_terms(bits), strict=True)
+    if fading:
+        return sum(a * rayleigh_tail(c * per_bit) for a, c in terms)
+    return sum(a * gaussian_tail(np.sqrt(2 * c * per_bit)) for a, c in terms)
+
+
+def scaled_exponential_integral(x: Real) -> Real:
+    """e^x E1(x): the mean of 1 / (t + x) over an exponential t of mean 1; e^x does not overflow before E1 vanishes."""
+    large = np.minimum(x, 500.0)
+    return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - 1.0 / x) / x)[()]
+
+
+def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
+    """Mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
+
+    "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", the biased one, over all h:
+    no / (|h|^2 + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
+
+    Raises:
+        ValueError: for another equaliser, or one that has no closed form here for `least` > 0.
+    """
+    if equaliser == "zf":
+        return no * scaled_exponential_integral(least) if least else math.inf
+    if least or equaliser not in ("mmse", "none"):
+        raise ValueError(f"equaliser: {equaliser!r} with |h|^2 > {least:g} has no closed form here")
+    return no * scaled_exponential_integral(no) if equaliser == "mmse" else 2.0 + no
+
+
+def ergodic_capacity(snr_db: Real) -> Real:
+    """Mean of log2(1 + |h|^2 / no) over Rayleigh fading, bit per symbol: e^no E1(no) / ln 2 [Alouini]."""
+    return scaled_exponential_integral(noise_power(snr_db)) / math.log(2)
+
+
+def power_cdf(a: Real, k_factor: float = 0.0) -> Real:
+    """P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
+
+    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
+    """
+    if k_factor == 0.0:
+        return -np.expm1(-np.asarray(a))[()]
+    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2, 2 * k_factor)
+
+
+def power_variance(k_factor: float = 0.0) -> float:
+    """Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
+    return (1 + 2 * k_factor) / (1 + k_factor) ** 2
+
+
+def airtime_s(uses: Real, clients: int, bandwidth_hz: float) -> Real:
+    """Seconds that `uses` symbols of a client take when `clients` share the band equally: each has 1/K of it."""
+    return uses / (bandwidth_hz / clients)
