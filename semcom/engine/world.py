@@ -138,7 +138,8 @@ class World:
         """The chunk for all of the networks; the same on every rank."""
         image, batch = self.federation.images.shape[1:], filled(self.config.train.batch_size)
         mine = min(automatic(network, image, batch, self.device) for network in networks)
-        return min(self.team.exchange(mine))
+        # Processes without accelerators of their own share what is free.
+        return max(1, min(self.team.exchange(mine)) // (1 if self.team.direct else self.team.size))
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """A population of one for a network that the base station owns; its weights are keyed by `name`."""
@@ -182,7 +183,8 @@ class World:
         self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
             turns = filled(self.config.train.rounds) * self._participants
-            alive = 2 * size * min(self.clients, turns)  # a checkpoint's version and the newest one
+            # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
+            alive = 2 * size * min(self.clients, turns) * self.team.size
             room = {"device": free_memory(self.device) / 2, "host": free_memory(torch.device("cpu")) / 2}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":

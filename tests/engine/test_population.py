@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from semcom.engine.population import Cohort, Population, average, in_part
+from semcom.engine import world as module
+from semcom.engine.population import Cohort, Population, Resting, average, common, in_part
+from semcom.engine.ranks import Team
+from semcom.engine.rows import Disk
 from tests import worlds
 
 BOTH = ("encoder.", "head.")
@@ -239,3 +246,147 @@ def test_a_network_of_the_base_station() -> None:
     assert pop.ids.tolist() == [0] and pop.cohorts[0].tensors["weight"].shape == (1, 2, 3)
     assert pop.cohorts[0].tensors["weight"].dtype == torch.float64
     assert worlds.gap(pop, again) == 0 and worlds.gap(pop, other) > 0
+
+
+# -- at rest ---------------------------------------------------------------------------------------------------------
+
+SUBSET = st.lists(st.integers(0, 4), unique=True, min_size=1).map(lambda k: ids(*k))
+Step = tuple[str, np.ndarray, float]
+STEP = st.tuples(st.sampled_from(["put", "put shared", "share", "back"]), SUBSET, st.sampled_from([0.5, -3.0]))
+
+
+@lru_cache(maxsize=8)
+def resting(store: str, shared: tuple[str, ...]) -> Population:
+    """Clients 0, 2, 4 with one encoder, 1 and 3 with another, each with a start of its own."""
+    w = worlds.world(
+        "local", sizes=(7, 5, 3, 4, 2), encoder="test-conv,test-conv-wide", model={"init": "client"}, store=store
+    )
+    return w.population(shared)
+
+
+def dense(pop: Population) -> Population:
+    """The same as stacks."""
+    return Population(pop.stacks())
+
+
+def alike(one: Population, other: Population) -> bool:
+    """Equal clients, tensors and shared parts, bit by bit."""
+    return (
+        np.array_equal(one.ids, other.ids)
+        and [c.shared for c in one.cohorts] == [c.shared for c in other.cohorts]
+        and [c.network for c in one.cohorts] == [c.network for c in other.cohorts]
+        and worlds.gap(one, other) == 0
+    )
+
+
+def changed(pop: Population, step: Step) -> Population:
+    """A step in the life of a population, as a round takes it."""
+    what, clients, factor = step
+    some = pop.rows(clients)
+    if what == "put":
+        return pop.put(some.map(lambda _, t: factor * t))
+    if what == "put shared":  # what is one tensor for some becomes a row of each
+        return pop.put(
+            some.share({n: factor * t[:1] for n, t in some.cohorts[0].tensors.items() if in_part(n, "head.")})
+        )
+    if what == "share":
+        weights = torch.full((len(clients),), factor, dtype=torch.float64)
+        return pop.share(average(some.spread(), sorted(pop.cohorts[0].shared), weights))
+    return pop.put(some)
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+@pytest.mark.parametrize("shared", [(), ("head.",)])
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(steps=st.lists(STEP, max_size=6), clients=SUBSET)
+def test_at_rest_is_what_stacks_are(
+    store: str, shared: tuple[str, ...], steps: list[Step], clients: np.ndarray
+) -> None:
+    """Whatever is done to both: the same numbers, and earlier versions stay as they were."""
+    pops = [resting(store, shared)]
+    twins = [dense(pops[0])]
+    for step in steps:
+        pops.append(changed(pops[-1], step))
+        twins.append(changed(twins[-1], step))
+    assert all(isinstance(c, Resting) for pop in pops for c in pop.cohorts)
+    assert all(isinstance(c, Cohort) for twin in twins for c in twin.cohorts)
+    assert all(alike(pop, twin) for pop, twin in zip(pops, twins, strict=True))
+    pop, twin, first, first_twin = pops[-1], twins[-1], pops[0], twins[0]
+    assert alike(pop.rows(clients), twin.rows(clients)) and alike(pop.part(clients), twin.part(clients))
+    assert all(isinstance(c, Resting) for c in pop.part(clients).cohorts)  # nothing is read before it is asked for
+    assert alike(pop.spread("head."), twin.spread("head.")) and alike(plus(pop, 2.0), plus(twin, 2.0))
+    assert alike(first.take("head.", pop), first_twin.take("head.", twin))
+    assert alike(pop.put(first.rows(clients)), twin.put(first_twin.rows(clients)))
+    for part in ("encoder.", "head.", BOTH, "encoder.1.", ()):
+        assert np.array_equal(pop.numbers(part), twin.numbers(part))
+        assert np.array_equal(pop.part(clients).numbers(part), twin.rows(clients).numbers(part))
+    assert [c.counts("head.") for c in pop.cohorts] == [c.counts("head.") for c in twin.cohorts]
+    weights = torch.arange(1.0, 1 + len(clients), dtype=torch.float64)
+    means = average(pop.part(clients).spread(), "head.", weights)
+    assert all(torch.equal(means[n], t) for n, t in average(twin.rows(clients).spread(), "head.", weights).items())
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_a_part_that_becomes_common_is_no_longer_at_rest(store: str) -> None:
+    """A tensor that each client had of its own cannot be taken out of the rows: stacks again, and the same numbers."""
+    pop = resting(store, ())
+    values = average(pop, "head.", torch.full((5,), 0.2, dtype=torch.float64))
+    got = pop.share(values)
+    assert alike(got, dense(pop).share(values)) and not any(isinstance(c, Resting) for c in got.cohorts)
+
+
+def test_rows_that_are_read_are_copies() -> None:
+    pop = resting("host", ("head.",))
+    before = dense(pop)
+    for cohort in pop.rows(ids(0, 1)).stacks():
+        for name, t in cohort.tensors.items():
+            if name not in cohort.shared:
+                t.fill_(9.0)
+    assert alike(pop, before)
+
+
+def test_all_in_common_has_no_rows() -> None:
+    pop = worlds.world().population(shared=BOTH)
+    (cohort,) = pop.cohorts
+    assert isinstance(cohort, Resting) and cohort.own.layout.size == 0
+    trained = plus(pop.rows(ids(0, 2)).spread(), 1.0)
+    assert pop.put(trained).cohorts[0] is cohort  # there is nothing to keep
+    newest = pop.put(trained).share(average(trained, BOTH, torch.full((2,), 0.5, dtype=torch.float64)))
+    assert isinstance(newest.cohorts[0], Resting) and worlds.gap(newest, plus(pop, 1.0)) < 1e-15
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(0, 20), max_size=8), st.sets(st.integers(0, 20), min_size=1))
+def test_common_ids(asked: list[int], among: set[int]) -> None:
+    assert common(ids(*asked).astype(int), np.array(sorted(among))).tolist() == sorted(set(asked) & among)
+
+
+def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto`: the memory that holds all that can be alive. A cohort's file has the same name wherever others lie."""
+
+    def shelves(store: str, free: int, rounds: int = 2, participation: float = 1.0, ranks: int = 1) -> list[str]:
+        monkeypatch.setattr(module, "free_memory", lambda device: free)
+        w = worlds.world(
+            "local",
+            sizes=(7, 5, 3, 4, 2),
+            encoder="test-conv,test-conv-wide",
+            store=store,
+            out=str(tmp_path),
+            train={"rounds": rounds, "participation": participation},
+            chunk=1,
+        )
+        w.team = Team(size=ranks)
+        found = [c.own.shelf for c in w.population().cohorts if isinstance(c, Resting)]
+        return [(s.path.name if s.path else "") if isinstance(s, Disk) else "memory" for s in found]
+
+    sizes = [c.own.layout.size for c in resting("host", ()).cohorts if isinstance(c, Resting)]
+    assert sizes[0] < sizes[1]
+    files = ["rows-1.bin", "rows-2.bin"]
+    assert shelves("host", 0) == shelves("device", 0) == ["memory", "memory"] and shelves("disk", 10**9) == files
+    enough = [2 * 2 * 5 * size for size in sizes]  # two versions of five clients, in half of what is free
+    assert shelves("auto", enough[1]) == ["memory", "memory"] and shelves("auto", enough[0] - 1) == files
+    assert shelves("auto", enough[1] - 1) == ["memory", "rows-2.bin"]
+    assert shelves("auto", 2 * enough[1], ranks=2) == ["memory", "memory"]  # each process has all rows
+    assert shelves("auto", 2 * enough[0] - 1, ranks=2) == files
+    few = 2 * 2 * 2 * sizes[1]  # two clients a round, one round: only those can ever have trained
+    assert shelves("auto", few, 1, 0.4) == ["memory", "memory"] and shelves("auto", few, 2, 0.4) != ["memory", "memory"]
