@@ -11,6 +11,7 @@ Nothing here imports semcom, and importing this package does not import torch. `
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from channels.registry import Registry
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from channels.link import Link
     from channels.meter import Meter
 
-__all__ = ["LINKS", "Link", "Meter", "make_link"]
+__all__ = ["LINKS", "Link", "Meter", "link_options", "make_link"]
 
 LINKS: Registry[type[Link]] = Registry(
     "channel",
@@ -28,21 +29,27 @@ LINKS: Registry[type[Link]] = Registry(
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
 
 
-def make_link(
-    kind: str = "awgn", *, equaliser: str = "mmse", coherence: str = "sample", downlink: str = "noisy"
-) -> Link:
-    """The link called `kind`.
+def link_options(kind: str) -> dict[str, Any]:
+    """The options of the link called `kind`, with their defaults: the keyword arguments of its constructor.
 
-    Args:
-        kind: a name in `LINKS`.
-        equaliser: "mmse", "zf" or "none"; of no effect where the link does not fade.
-        coherence: how long a fading coefficient lasts: "symbol", "sample", "batch" or "round".
-        downlink: "noisy" sends gradients through the channel too, "ideal" does not.
+    Raises ValueError for a kind that is not known.
+    """
+    parameters = inspect.signature(LINKS.get(kind)).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def make_link(kind: str = "awgn", **options: Any) -> Link:
+    """The link called `kind`, a name in `LINKS`, with `options` of those that it takes (`link_options`).
 
     Raises:
-        ValueError: one line that names the argument, its value and what would be accepted.
+        ValueError: one line that names the option, its value and what would be accepted; an option that the link does
+            not take is refused, since it would do nothing.
     """
-    return LINKS.get(kind)(equaliser=equaliser, coherence=coherence, downlink=downlink)
+    known = link_options(kind)
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(f"{name}: {value!r} is not for {kind}, which takes {', '.join(known) or 'no options'}")
+    return LINKS.get(kind)(**options)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from channels.link import Link, Rows, complex_normal
+from channels.link import Link, Rows, complex_normal, one_of
 from channels.power import check_even
+
+COHERENCES = ("symbol", "sample", "batch", "round")
 
 
 class Ideal(Link):
     """`y = x`: power normalisation, then identity, in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__(equaliser="none")
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
@@ -25,9 +30,21 @@ class Ideal(Link):
 class AWGN(Link):
     """`y = x + n`, no equaliser."""
 
+    def __init__(self, *, downlink: str = "noisy") -> None:
+        super().__init__(equaliser="none", downlink=downlink)
+
 
 class Rayleigh(Link):
-    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver."""
+    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver.
+
+    Args:
+        equaliser, downlink: as `Link`.
+        coherence: how long one h lasts: "symbol", "sample", "batch" or "round".
+    """
+
+    def __init__(self, *, equaliser: str = "mmse", coherence: str = "sample", downlink: str = "noisy") -> None:
+        super().__init__(equaliser=equaliser, downlink=downlink)
+        self.coherence = one_of("coherence", coherence, COHERENCES)
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32

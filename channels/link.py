@@ -25,7 +25,6 @@ from channels.meter import Meter
 from channels.power import check_even, normalise_power
 from channels.split import Hop, Split
 
-COHERENCES = ("symbol", "sample", "batch", "round")
 DOWNLINKS = ("noisy", "ideal")
 
 Rows = Mapping[str, Tensor]
@@ -37,22 +36,20 @@ class Link:
 
     Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
 
+    A link's options are the keyword arguments of its constructor. A subclass takes those of this class, or has a
+    constructor of its own, with more of them, or without one that would do nothing.
+
     Args:
         equaliser: "mmse", "zf" or "none".
-        coherence: "symbol", "sample", "batch" or "round".
         downlink: "noisy" or "ideal"; an ideal downlink ignores the downlink realisation.
 
     Raises:
         ValueError: for any other value.
     """
 
-    def __init__(self, *, equaliser: str = "mmse", coherence: str = "sample", downlink: str = "noisy") -> None:
-        _check("equaliser", equaliser, EQUALISERS)
-        _check("coherence", coherence, COHERENCES)
-        _check("downlink", downlink, DOWNLINKS)
-        self.equaliser = equaliser
-        self.coherence = coherence
-        self.downlink = downlink
+    def __init__(self, *, equaliser: str = "mmse", downlink: str = "noisy") -> None:
+        self.equaliser = one_of("equaliser", equaliser, EQUALISERS)
+        self.downlink = one_of("downlink", downlink, DOWNLINKS)
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
@@ -138,6 +135,8 @@ def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torc
     return torch.randn(*shape, generator=generator, dtype=dtype.to_complex(), device=generator.device)
 
 
-def _check(name: str, value: str, accepted: Sequence[str]) -> None:
+def one_of(name: str, value: str, accepted: Sequence[str]) -> str:
+    """An option's value. Raises ValueError unless it is one of those accepted."""
     if value not in accepted:
         raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(accepted)}")
+    return value

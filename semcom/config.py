@@ -85,9 +85,17 @@ class ModelConfig:
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
 
+SNRS = ("snr_db", "downlink_snr_db", "test_snr_db")
+"""Fields of ChannelConfig that every link takes, and that are no option of it."""
+
+
 @dataclass(frozen=True)
 class ChannelConfig:
-    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it."""
+    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it.
+
+    Fields after the SNRs are options of links. `None` is the link's own default, and one that the chosen link does not
+    take is refused.
+    """
 
     kind: str = "awgn"
     """A link of `semcom list channels`."""
@@ -97,12 +105,17 @@ class ChannelConfig:
     """SNR in dB of the gradients' downlink (None: as `snr_db`)."""
     test_snr_db: float | str | None = None
     """SNR in dB of the tests (None: as `snr_db`); a comma list gives a curve."""
-    downlink: Literal["noisy", "ideal"] = "noisy"
-    """Whether the gradients of a split method cross the channel too."""
-    equaliser: Literal["mmse", "zf", "none"] = "mmse"
-    """Receiver of the fading links."""
-    coherence: Literal["symbol", "sample", "batch", "round"] = "sample"
-    """How long a fading coefficient lasts."""
+    downlink: Literal["noisy", "ideal"] | None = None
+    """Whether the gradients of a split method cross the channel too (None: noisy)."""
+    equaliser: Literal["mmse", "zf", "none"] | None = None
+    """Receiver of the fading links (None: mmse)."""
+    coherence: Literal["symbol", "sample", "batch", "round"] | None = None
+    """How long a fading coefficient lasts (None: sample)."""
+
+    def options(self) -> dict[str, Any]:
+        """The options of the link that are set, by name."""
+        names = (f.name for f in dataclasses.fields(self) if f.name not in ("kind", *SNRS))
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 @dataclass(frozen=True)

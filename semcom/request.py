@@ -6,10 +6,11 @@ import dataclasses
 
 import torch
 
-from channels import make_link
+from channels import link_options
 from semcom.checks import check
-from semcom.config import ConfigError, RunConfig, build_hyper, fill
+from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, fill
 from semcom.data.partitions import default_shots
+from semcom.links import build_link
 from semcom.methods.base import Method
 from semcom.plugins import load_plugins
 from semcom.registry import ENCODERS, HEADS, METHODS
@@ -38,9 +39,10 @@ def _resolve(config: RunConfig) -> RunConfig:
     if config.partition.kind == "shots" and config.partition.shots is None:
         shots = dataclasses.replace(config.partition, shots=default_shots(config.data.name))
         config = dataclasses.replace(config, partition=shots)
+    config = dataclasses.replace(config, channel=_fill_channel(config.channel))
     check(config)
     config.hyper.check()
-    _check_link(config)
+    build_link(config)
     HEADS.get(config.model.head)
     names = config.model.encoder.split(",")
     for name in names:
@@ -50,10 +52,15 @@ def _resolve(config: RunConfig) -> RunConfig:
     return config
 
 
-def _check_link(config: RunConfig) -> None:
-    """The channel exists and takes these settings."""
-    c = config.channel
-    make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
+def _fill_channel(channel: ChannelConfig) -> ChannelConfig:
+    """The channel with the options that its link takes filled in. Raises ConfigError for a set one it does not take."""
+    known = link_options(channel.kind)
+    for name, value in channel.options().items():
+        if name not in known:
+            flag, takes = name.replace("_", "-"), ", ".join(known) or "no options"
+            raise ConfigError(f"channel.{flag}: {value!r} is not for {channel.kind}, which takes {takes}")
+    opened = {name: v for name, v in known.items() if getattr(channel, name, v) is None}
+    return dataclasses.replace(channel, **opened)
 
 
 def _check_mix(method: Method, name: str, encoders: list[str]) -> None:

@@ -27,6 +27,7 @@ from semcom.engine.precision import autocast_of, dtype_of, rounding
 from semcom.engine.random import build, global_draws, keyed
 from semcom.engine.ranks import ALONE, Team
 from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
+from semcom.links import build_link
 from semcom.models.batchnorm import own_batchnorm
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
@@ -72,8 +73,7 @@ class World:
         self.clock, self.team, self.shelves = clock or Clock(), team, 0
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.chunk = None if config.chunk == "auto" else config.chunk
-        c = config.channel
-        self.link = make_link(c.kind, equaliser=c.equaliser, coherence=c.coherence, downlink=c.downlink)
+        self.link = build_link(config)
         self.training_link = self.link if split or config.train.through_link else make_link("ideal")
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))

@@ -10,11 +10,16 @@ from scipy.special import exp1
 from scipy.stats import norm
 from torch import Tensor
 
-from channels import make_link
+from channels import Link, make_link
 
 N = 100_000
 NO = 0.1
 SNR_DB = torch.tensor([10.0], dtype=torch.float64)
+
+
+def symbol_link(kind: str) -> Link:
+    """The link with ZF and a gain per symbol, where it fades."""
+    return make_link(kind, **({} if kind == "awgn" else {"equaliser": "zf", "coherence": "symbol"}))
 
 
 def qpsk(generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -59,7 +64,7 @@ def theory(kind: str, bits: int, snr_db: float) -> float:
 def test_uncoded_bit_error_rate(kind, bits, snr_db, stack, within):
     """Bits of a symbol share its h, so the independent unit is the symbol."""
     sent, symbols = (qpsk if bits == 2 else qam16)(torch.Generator().manual_seed(1))
-    link = make_link(kind, equaliser="zf", coherence="symbol")
+    link = symbol_link(kind)
     up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (2,)).items()}
     received = link.transmit(symbols, up, torch.tensor([snr_db], dtype=torch.float64))
     wrong = (decide_qpsk if bits == 2 else decide_qam16)(received) != sent

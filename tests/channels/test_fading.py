@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 
 from channels import make_link
-from channels.link import COHERENCES
+from channels.fading import COHERENCES
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)  # two-sided probability, the smallest p-value that a test here accepts
 N = 100_000
