@@ -27,7 +27,8 @@ commands:
   train METHOD        train one method and print its result
   sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
   figure FIGURE       draw a figure from the results of a sweep
-  bench WHAT          measure speed; WHAT: engine or scale
+  bench WHAT          measure speed; WHAT: engine, scale or channels
+  channel-check       measure the channels against theory
   list WHAT           WHAT: methods, channels, datasets, experiments or benches
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
@@ -114,12 +115,14 @@ def train(words: list[str]) -> None:
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
         config = semcom.resolve(wanted)
     with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
-        result = semcom.run(config, on_round=progress)
+        result = semcom.run(config, on_round=progress, profile=early.profile)
     from semcom.engine.ranks import launched_rank
 
     if launched_rank():
         return  # of several that torchrun started, the first one speaks
     print(report.result_table(result.summary))
+    if early.profile:
+        print(report.time_table(result.summary["seconds"]))
     if result.out is not None:
         print(f"written to {result.out}")
 
@@ -192,6 +195,22 @@ def bench(words: list[str]) -> None:
         wanted.carry_out()
 
 
+def channel_check(words: list[str]) -> None:
+    """`semcom channel-check`."""
+    from semcom import flags
+    from semcom.channel_check import CheckFlags
+    from semcom.channel_check import channel_check as carry_out
+
+    with _request():
+        early = flags.read_early(words)
+        if early.name is not None:
+            raise ConfigError(f"channel-check: {early.name!r} is not expected here; flags begin with --")
+        load_plugins(early.plugins)
+        wanted = flags.parse(CheckFlags, "semcom channel-check", early.rest)
+    with _logging(early.log_level):
+        carry_out(wanted.device, wanted.seed, wanted.json)
+
+
 def show(words: list[str]) -> None:
     """`semcom list WHAT`."""
     from semcom import flags
@@ -222,6 +241,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "sweep": sweep,
     "figure": figure,
     "bench": bench,
+    "channel-check": channel_check,
     "list": show,
 }
 LISTS = {

@@ -43,6 +43,8 @@ class Early:
     """See RunConfig."""
     log_level: Level = "info"
     """What is logged to stderr."""
+    profile: bool = False
+    """Whether the time is measured by its parts."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,20 @@ class _EarlyParser(argparse.ArgumentParser):
 
 
 def read_early(argv: Sequence[str], config: bool = False) -> Early:
-    """Takes the name, --plugin, --log-level and, where it is known, --config out of the words. Raises ConfigError."""
+    """Takes the name, --plugin, --log-level and, for `train`, --config and --profile out. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--log-level", default="info")
     if config:
         parser.add_argument("--config")
+        parser.add_argument("--profile", action="store_true")
     known, rest = parser.parse_known_args(list(argv))
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
         raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
-    return Early(name, rest, getattr(known, "config", None), tuple(known.plugin), known.log_level)
+    file, profile = getattr(known, "config", None), getattr(known, "profile", False)
+    return Early(name, rest, file, tuple(known.plugin), known.log_level, profile)
 
 
 def read_config(path: str) -> RunConfig:
@@ -137,6 +141,9 @@ def read_train(early: Early) -> RunConfig:
     return RunConfig(**{name: getattr(parsed, name) for name in values})
 
 
+PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
+
+
 def _train_flags(hyper: type | None) -> type[RunConfig]:
     """RunConfig with `hyper` spelled --method.NAME, and with the flags that only the command line has."""
     own: Any = Annotated[Any, tyro.conf.Suppress]
@@ -148,6 +155,7 @@ def _train_flags(hyper: type | None) -> type[RunConfig]:
         ("hyper", own, field(default=None)),
         ("plugins", plugins, field(default=())),
         ("config", Annotated[str | None, tyro.conf.arg(help="A stored config.json; flags override it.")], None),
+        ("profile", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
         ("log_level", Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
     ]
     text = "Trains one method. METHOD comes first; its own flags are --method.NAME."

@@ -56,6 +56,28 @@ def result_table(summary: Mapping[str, Any]) -> str:
     return "\n".join([head, *body, f"received SNR: {snr}", "per participating client and round", *sent])
 
 
+def time_table(seconds: Mapping[str, float]) -> str:
+    """Where the time of a run went, from `summary["seconds"]`: sections, and within them what a fine clock measured."""
+    whole = max(sum(value for path, value in seconds.items() if "/" not in path), 1e-9)
+    first = [path for path in (*_SECTIONS, *seconds) if path in seconds and "/" not in path]
+    lines = [("where the time went", "seconds", "% of the run")]
+    for section in dict.fromkeys(first):
+        for path in (section, *(path for path in seconds if path.startswith(f"{section}/"))):
+            name = "  " * path.count("/") + _SECTIONS.get(path, path.rpartition("/")[2])
+            lines.append((name, f"{seconds[path]:.2f}", f"{100 * seconds[path] / whole:.1f}"))
+    over = sum(seconds.get(section, 0.0) for section in ("evaluate", "log", "checkpoint"))
+    last = f"overhead: evaluation, logging and checkpointing take {100 * over / whole:.1f} % of the run"
+    return "\n".join([*(f"{name:<28}{value:>10}{share:>14}" for name, value, share in lines), last])
+
+
+_SECTIONS = {
+    "setup": "set-up",
+    "train": "training",
+    "evaluate": "evaluation",
+    "checkpoint": "checkpointing",
+    "log": "logging",
+}
+"""What the sections of a run are called, in the order of the table."""
 _DIRECTIONS = {"up": "  uplink  ", "down": "  downlink"}
 
 
