@@ -15,15 +15,14 @@ from semcom.data.federation import Federation, Ragged
 Indices = np.ndarray
 
 
-def synthetic(workload: Workload, device: torch.device | str = "cpu", seed: int = 0) -> Federation:
-    """Clients with `workload.samples` training images each, equally many of each of their classes, and no others.
+def synthetic(workload: Workload, seed: int = 0) -> Federation:
+    """Clients with `workload.samples` training images each, as many of each of their classes, on the host; no tests.
 
     Without a pool no two clients have an image in common; with one their tables overlap. Nothing here loops over
     clients, so 100,000 take no longer than their table.
 
     Args:
         workload: K, n, classes per client, and the size N of the pool.
-        device: where images and tables lie.
         seed: of every draw.
     """
     rng = np.random.default_rng(seed)
@@ -35,13 +34,13 @@ def synthetic(workload: Workload, device: torch.device | str = "cpu", seed: int 
     else:
         labels = np.arange(workload.pool) % CLASSES
         table = _table(workload, owned, rng)
-    empty = Ragged(torch.zeros(0, dtype=torch.int64, device=device), np.zeros(workload.clients + 1, dtype=np.int64))
+    empty = Ragged(torch.zeros(0, dtype=torch.int64), np.zeros(workload.clients + 1, dtype=np.int64))
     member = np.zeros((workload.clients, CLASSES), dtype=bool)
     np.put_along_axis(member, owned, True, axis=1)
     return Federation(
-        images=_images(len(labels), rng).to(device),
-        labels=torch.from_numpy(labels.astype(np.int64)).to(device),
-        train=_ragged(table, device),
+        images=_images(len(labels), rng),
+        labels=torch.from_numpy(labels.astype(np.int64)),
+        train=_ragged(table),
         test=empty,
         validation=empty,
         classes=tuple(f"class {c}" for c in range(CLASSES)),
@@ -78,7 +77,7 @@ def _images(count: int, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(flat).movedim(-1, 1)
 
 
-def _ragged(table: Indices, device: torch.device | str) -> Ragged:
+def _ragged(table: Indices) -> Ragged:
     """Lists of equal length `[K, n]`, joined."""
     offsets = np.arange(len(table) + 1, dtype=np.int64) * table.shape[1]
-    return Ragged(torch.from_numpy(table.astype(np.int64).ravel()).to(device), offsets)
+    return Ragged(torch.from_numpy(table.astype(np.int64).ravel()), offsets)

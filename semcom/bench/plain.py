@@ -3,7 +3,8 @@
 One module and one `DataLoader` per client, a new Adam in every round, `loss.backward()`, averages of `state_dict`s; one
 process, torch's default number of threads and memory format. The networks are those of the engine, so both compute
 the same numbers (a test holds them against each other). Where the loop has a choice it takes the faster one: images are
-floats already, and nothing is logged.
+floats already, and nothing is logged. On CUDA torch's default lets its convolutions round to TF32, as the engine's
+`precision="tf32"` does.
 """
 
 from __future__ import annotations

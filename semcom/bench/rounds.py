@@ -69,7 +69,7 @@ class EngineRounds:
         self.device = torch.device(config.device)
         keep_freed_memory()
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        federation = synthetic(workload, self.device)
+        federation = synthetic(workload).to(self.device)
         self.world = World(config, federation, self.device, split=self.method.split, team=team)
         self.state = self.method.setup(self.world)
 
