@@ -26,7 +26,7 @@ def is_due(config: RunConfig, round_: int) -> bool:
     return round_ % config.train.eval_every == 0 or round_ > filled(config.train.rounds) - LAST
 
 
-def tested(config: RunConfig) -> np.ndarray | None:
+def evaluated(config: RunConfig) -> np.ndarray | None:
     """Ids of the clients that are evaluated, ascending; None: all. One keyed draw, the same in every round."""
     n = config.train.eval_clients
     if n is None:
@@ -40,7 +40,7 @@ def evaluate(world: World, views: Mapping[str, View]) -> dict[str, dict[str, Any
 
     The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve.
     """
-    ids = tested(world.config)
+    ids = evaluated(world.config)
     views = views if ids is None else select(views, ids)
     row: dict[str, dict[str, Any]] = {name: {} for name in views}
     for i, snr in enumerate(test_snrs(world.config)):

@@ -26,7 +26,7 @@ from semcom.engine.memory import keep_freed_memory
 from semcom.engine.ranks import Team, launched_rank, team
 from semcom.engine.visit import View, predict
 from semcom.engine.world import World
-from semcom.evaluation import evaluate, is_due, test_snrs, tested
+from semcom.evaluation import evaluate, evaluated, is_due, test_snrs
 from semcom.methods.base import Method
 from semcom.metrics.accuracy import headline
 from semcom.registry import METHODS
@@ -211,7 +211,7 @@ class Runner:
             name: headline([r["round"] for r in rows], [r["views"][name] for r in rows]) for name in rows[-1]["views"]
         }
         first = next(iter(views.values()))
-        ids = tested(self.config)
+        ids = evaluated(self.config)
         meters = self.world.snr_received_db()
         return {
             "method": self.config.method,
