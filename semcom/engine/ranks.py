@@ -14,9 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from signal import SIGABRT, strsignal
 from typing import IO, Any
 
 import numpy as np
@@ -28,6 +29,9 @@ from semcom.config import ConfigError, RunError
 
 PATIENCE = timedelta(days=1)
 """How long a rank waits for another, which may train for hours; a dead one is noticed by its closed connection."""
+
+FIRST = "first to fail"
+"""Where a worker that failed before any other leaves its rank."""
 
 Work = Callable[["Team", bytes], None]
 """What a process that is started here carries out: `(team, payload)`."""
@@ -171,9 +175,10 @@ def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
     store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False)
     store.set("payload", payload)  # type: ignore[arg-type]
     threads = _one_thread()
-    workers = [_Worker(store.port, rank, processes, target) for rank in range(1, processes)]
+    workers: list[_Worker] = []
     try:
-        with _blame(workers):
+        workers.extend(_Worker(store.port, rank, processes, target) for rank in range(1, processes))
+        with _blame(store, workers):
             _wait(store, workers)
             dist.init_process_group(_backend(), store=store, rank=0, world_size=processes, timeout=PATIENCE)
             yield Team(0, processes, 0, torch.cuda.device_count() >= processes)
@@ -205,9 +210,13 @@ class _Worker:
 
     def last_words(self) -> str:
         """Why it ended, in a line."""
+        status = self.process.returncode
+        if status is not None and status < 0:
+            return f"{strsignal(-status)} (signal {-status})"
         self.complaint.seek(0)
         lines = self.complaint.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit status {self.process.returncode}"
+        # torch.distributed says in each line of a traceback whose it is.
+        return lines[-1].removeprefix(f"[rank{self.rank}]: ") if lines else f"exit status {status}"
 
     def end(self) -> None:
         """Ends it, if it has not ended."""
@@ -225,7 +234,7 @@ def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
 
 
 @contextmanager
-def _blame(workers: Sequence[_Worker]) -> Iterator[None]:
+def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
     """Turns the broken connection that a dead worker leaves into its last words."""
     try:
         yield
@@ -233,12 +242,23 @@ def _blame(workers: Sequence[_Worker]) -> Iterator[None]:
         if isinstance(error, RunError):
             raise
         patience = time.monotonic() + 2.0  # its connection closes a little before it has ended
-        while time.monotonic() < patience and all(worker.process.poll() is None for worker in workers):
+        while (worker := _culprit(store, workers)) is None and time.monotonic() < patience:
             time.sleep(0.01)
-        for worker in workers:
-            if worker.process.poll():
-                raise RunError(f"process {worker.rank} of this run ended: {worker.last_words()}") from error
-        raise
+        if worker is None:
+            raise
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(2.0)
+        raise RunError(f"process {worker.rank} of this run ended: {worker.last_words()}") from error
+
+
+def _culprit(store: dist.Store, workers: Sequence[_Worker]) -> _Worker | None:
+    """The worker that failed first, if one has: with it the connections of the others broke, and they failed too."""
+    ended = [worker for worker in workers if worker.process.poll()]
+    # One that was killed could not tell; one that aborts may do so because of a broken connection.
+    killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
+    if not killed and store.check([FIRST]):
+        return workers[int(store.get(FIRST)) - 1]
+    return next(iter(killed + ended), None)
 
 
 def _backend() -> str:
@@ -263,5 +283,11 @@ def work() -> None:
     store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
-    dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    carry_out(Team(rank, size, rank, torch.cuda.device_count() >= size), payload)
+    try:
+        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        carry_out(Team(rank, size, rank, torch.cuda.device_count() >= size), payload)
+    except BaseException:
+        with suppress(RuntimeError):  # rank 0 has gone
+            if store.add("failures", 1) == 1:
+                store.set(FIRST, str(rank))
+        raise

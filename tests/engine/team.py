@@ -1,0 +1,249 @@
+"""What the processes of a team do in the tests of ranks: the same cases as rank 0, which is the test."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from channels import Link
+from semcom.config import ConfigError
+from semcom.engine import ranks
+from semcom.engine.checkpoint import restore, state_dict
+from semcom.engine.fit import Context, Diverged
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population
+from semcom.engine.ranks import Team
+from semcom.engine.visit import View, confusion
+from semcom.engine.world import World
+from semcom.methods.base import task_loss
+from semcom.registry import METHODS
+from tests import worlds
+
+Found = dict[str, Any]
+"""What a case gives: tensors, and plain values."""
+
+
+def made(team: Team, method: str, **overrides: Any) -> World:
+    """A world of five unequal clients, one at a time, seen by a rank: so no number depends on who trains whom."""
+    world = worlds.world(method, **{"sizes": (7, 5, 3, 6, 4), "chunk": 1, **overrides})
+    world.team = team
+    return world
+
+
+def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
+    """Some rounds of a method with part of the clients over Rayleigh fading, and what they are tested to know."""
+    parts = METHODS.get(method)(made(team, method).config.hyper).averages
+    mixed = "test-conv" if "encoder." in parts else "test-conv,test-conv-wide"
+    setting: dict[str, Any] = {
+        "encoder": mixed,
+        "channel": {"kind": "rayleigh", "snr_db": "0:18"},
+        "train": {"participation": 0.6, "local_epochs": 2},
+        **overrides,
+    }
+    world = made(team, method, **setting)
+    arm_, logs = METHODS.get(method)(world.config.hyper), []
+    state = arm_.setup(world)
+    for r in range(1, rounds + 1):
+        world.begin(r)
+        state = arm_.round(state, world)
+        logs.append(dict(world.log))
+    views = arm_.views(state, world)
+    counts = confusion(world, views, None, world.federation.test)
+    counters = world.counters()
+    return {
+        **{f"state/{name}": t for name, t in everything(state).items()},
+        **{f"log/{r}/{name}": t for r, log in enumerate(logs) for name, t in log.items()},
+        **{f"confusion/{name}": t for name, t in counts.items()},
+        "meters": counters.pop("meters"),
+        "counters": counters,
+    }
+
+
+def everything(state: Any) -> dict[str, Tensor]:
+    """The tensors of a State by name."""
+    found = {}
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        mine = worlds.tensors(value) if isinstance(value, Population) else {"": value}
+        found |= {f"{field.name}/{name}": t for name, t in mine.items()}
+    return found
+
+
+def diverged(team: Team) -> Found:
+    """What every rank says when clients of different ranks diverge."""
+    world = made(team, "fedavg", train={"optimizer": "sgd", "lr": (1e300, 0.01, 0.01, 1e300, 0.01), "local_epochs": 3})
+    try:
+        world.fit(world.population(), loss)
+    except Diverged as error:
+        said = str(error)
+    return {"said": said, "all": len(set(team.exchange(said))) == 1}
+
+
+def loss(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    """Cross-entropy."""
+    return task_loss(model(batch)[1], batch)
+
+
+def resumed(team: Team, store: str, again: str, folder: str) -> Found:
+    """Two rounds, a checkpoint, a third one, and the third one again from it; rows in memory or in a file of rank 0."""
+    out = {"out": folder, "train": {"participation": 0.6}}
+    world = made(team, "local", encoder="test-conv,test-conv-wide", store=store, **out)
+    method = METHODS.get("local")(world.config.hyper)
+    state = method.setup(world)
+    for r in (1, 2):
+        world.begin(r)
+        state = method.round(state, world)
+    values = team.exchange(state_dict(state))[0]
+    world.begin(3)
+    straight = everything(method.round(state, world))
+    other = made(team, "local", encoder="test-conv,test-conv-wide", store=again, **out)
+    taken_up = restore(method.setup(other), values, None if team.rank else Path(folder), team)
+    other.begin(3)
+    found = {"taken up": everything(taken_up), "resumed": everything(method.round(taken_up, other))}
+    same = all(torch.equal(t, straight[name]) for name, t in found["resumed"].items())
+    return {"as straight": same, **{f"{kind}/{name}": t for kind, ts in found.items() for name, t in ts.items()}}
+
+
+def divided(team: Team) -> Found:
+    """Which clients each rank trains and tests."""
+    world, mine = made(team, "fedavg"), {"train": [], "test": []}  # type: tuple[World, dict[str, list[int]]]
+    draw = world.rows
+
+    def noted(link: Link, ids: np.ndarray, sizes: Any, stream: str, kind: str) -> dict[str, Tensor]:
+        mine[stream] += ids.tolist()
+        return draw(link, ids, sizes, stream, kind)
+
+    world.rows = noted  # type: ignore[method-assign]
+    trained, _, _ = world.fit(world.population(), loss)
+    confusion(world, {"": View(trained)}, None, world.federation.test)
+    return {"clients": [{stream: sorted(ids) for stream, ids in each.items()} for each in team.exchange(mine)]}
+
+
+def words(team: Team) -> Found:
+    """Every way to tell each other something."""
+    mine = torch.full((team.rank, 2), float(team.rank))  # rank 0 has no row
+    total = torch.arange(3) + team.rank
+    before = total.clone()
+    found = team.sum(total)
+    heard = torch.full((2,), 7 + team.rank)
+    team.broadcast(heard)
+    return {
+        "exchange": team.exchange({"rank": team.rank}),
+        "gather": torch.cat(team.gather(mine, range(team.size))),
+        "sum": found,
+        "sum leaves its input": torch.equal(total, before),
+        "broadcast": heard,
+        "tell": team.tell(b"from 0" if team.rank == 0 else b"from another"),
+    }
+
+
+def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
+    """What a team of some size does, by name."""
+
+    def on(method: str, **overrides: Any) -> Callable[[Team], Found]:
+        return lambda team: arm(team, method, **overrides)
+
+    arms = {name: on(name) for name in METHODS.names() if not name.startswith("test-")}
+    if size == 2:
+        return {
+            **arms,
+            "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
+            "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
+            "diverged": diverged,
+            **{
+                f"resumed {a} {b}": lambda team, a=a, b=b: resumed(team, a, b, f"{folder}/{a}-{b}-{team.size}")
+                for a in ("host", "disk")
+                for b in ("host", "disk")
+            },
+        }
+    alone = {"train": {"participation": 0.2}}  # one client a round: two ranks have none
+    return {
+        **{f"{name} of one client": on(name, rounds=2, **alone) for name in arms},
+        "fedcl of two clients": on("fedcl", sizes=(5, 3), encoder="test-conv", hyper={"source": "pass"}),
+        "diverged": diverged,
+    }
+
+
+def work(team: Team, payload: bytes) -> None:
+    """All cases, and then perhaps a fault."""
+    order = json.loads(payload)
+    words(team)
+    divided(team)
+    for case in cases(team.size, order["folder"]).values():
+        case(team)
+    FAULTS[order["fault"]](team)
+
+
+def killed(team: Team) -> None:
+    """Rank 1 is killed from outside in the middle of a round."""
+    world = made(team, "local")
+
+    def objective(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        if team.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return loss(model, batch, context)
+
+    team.exchange(os.getpid())
+    world.fit(world.population(), objective)
+
+
+def raises(team: Team) -> None:
+    """The last rank fails while rank 0 is busy; the others notice before it does."""
+    team.exchange(os.getpid())
+    if team.rank == team.size - 1:
+        raise ValueError("in the middle of it\nthis is what went wrong")
+    if team.rank == 0:
+        time.sleep(1.5)
+    team.exchange(None)
+
+
+def waits(team: Team) -> None:
+    """Waits for rank 0, which never comes."""
+    team.exchange(os.getpid())
+    team.exchange(None)
+
+
+FAULTS: dict[str, Callable[[Team], None]] = {"killed": killed, "raises": raises, "waits": waits}
+
+
+def wait(team: Team, payload: bytes) -> None:
+    """For a process that only waits."""
+    waits(team)
+
+
+def under_torchrun(folder: str) -> None:
+    """What torchrun starts: a method on its ranks; what each found is left in a file."""
+    try:
+        with ranks.team(2, "nowhere:nothing", lambda: b""):
+            pass
+    except ConfigError as error:
+        refused = str(error)
+    with ranks.team(1, "nowhere:nothing", lambda: b"") as team:
+        places = team.exchange((team.rank, team.local_rank))
+        torch.save({**arm(team, "fedcl"), "refused": refused, "ranks": places}, Path(folder) / f"{team.rank}.pt")
+
+
+def differences(one: Found, other: Found) -> Iterable[str]:
+    """Names of what differs: tensors by a bit, powers measured on the air by more than the order of a sum."""
+    if one.keys() != other.keys():
+        yield f"names {sorted(one.keys() ^ other.keys())}"
+    for name in one.keys() & other.keys():
+        a, b = one[name], other[name]
+        if name == "meters":
+            equal = a.keys() == b.keys() and all(np.allclose(a[n], b[n], rtol=1e-12, atol=0) for n in a)
+        elif isinstance(a, Tensor):
+            equal = a.dtype == b.dtype and a.shape == b.shape and torch.equal(a, b)
+        else:
+            equal = a == b
+        if not equal:
+            yield name
