@@ -200,6 +200,7 @@ def channel_check(words: list[str]) -> None:
     from semcom import flags
     from semcom.channel_check import CheckFlags
     from semcom.channel_check import channel_check as carry_out
+    from semcom.plugins import load_plugins
 
     with _request():
         early = flags.read_early(words)

@@ -1,0 +1,104 @@
+"""Checks of what equalisers leave and of uncoded bit errors; Sionna's channels are measured beside ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from channels import theory
+from channels.check.fading import gains, strength
+from channels.check.finding import Finding, difference, mean
+from channels.check.lab import Lab
+
+UNITS = 200_000
+NO = 0.1
+LEAST = 0.01
+"""|h|^2 below which the mean square error of ZF is not averaged: its mean over all h is infinite."""
+CONSTELLATIONS = {"QPSK": (2, (4.0, 10.0)), "16-QAM": (4, (10.0, 16.0))}
+"""Name -> bits per symbol, SNRs in dB."""
+Owner = Literal["ours", "Sionna"]
+
+
+def equalisers(lab: Lab) -> Iterator[Finding]:
+    """Mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
+    bits = lab.bits(UNITS, 2, key="equalisers")
+    sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
+    power = strength(gains(lab, "rayleigh", UNITS, 1, "equalised"))[:, 0]  # of the same realisation as below
+
+    def error(equaliser: str) -> Tensor:
+        link = lab.make("rayleigh", equaliser=equaliser)
+        return strength(lab.transmit(link, sent, -10 * math.log10(NO), "equalised") - sent)[:, 0]
+
+    zf, known = error("zf"), power > LEAST
+    yield mean("MSE of ZF where |h|^2 > 0.01", zf[known], theory.mean_square_error("zf", NO, LEAST))
+    yield mean("MSE of ZF given h, times |h|^2/no", zf * power / NO, 1.0)
+    yield mean("MSE of biased MMSE", error("mmse"), theory.mean_square_error("mmse", NO))
+    yield mean("MSE without equaliser", error("none"), theory.mean_square_error("none", NO))
+
+
+def bit_errors(lab: Lab) -> Iterator[Finding]:
+    """Bit error rates of max-log decisions: ours, Sionna's, and one against the other."""
+    for kind, fades in (("awgn", False), ("rayleigh", True)):
+        for name, (bits, levels) in CONSTELLATIONS.items():
+            for snr_db in levels:
+                found = {}
+                for owner in get_args(Owner):
+                    title = f"BER {name}, {'Rayleigh' if fades else 'AWGN'}, {snr_db:g} dB"
+                    wrong = wrong_bits(lab, kind, bits, snr_db, UNITS, owner)
+                    expected = theory.bit_error_rate(bits, snr_db, fades)
+                    found[owner] = mean(f"{title}, {owner}", wrong, expected)
+                    yield found[owner]
+                yield difference(f"{title}, ours less Sionna's", found["ours"], found["Sionna"])
+
+
+def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owner: Owner = "ours") -> Tensor:
+    """The share of wrong bits of each symbol, `[symbols]`: 0, 1/bits, ..., 1.
+
+    Over Rayleigh fading each symbol has an h of its own, known to the receiver; bits that share one are not
+    independent, so the symbol is the independent unit.
+
+    Args:
+        lab: where.
+        kind: "awgn" or "rayleigh".
+        bits: per symbol of a Gray-mapped square QAM.
+        snr_db: Es/N0.
+        symbols: how many.
+        owner: whose channel; constellation and max-log demapper are Sionna's for both.
+    """
+    key = f"{owner} {kind} {bits} {snr_db}"
+    parts = sionna(lab, key)
+    sent = lab.bits(symbols, bits, key=f"bits {key}")
+    x = parts.Mapper("qam", bits, device=str(lab.device))(sent)  # [symbols, 1]
+    received = _ours(lab, kind, x, snr_db, key) if owner == "ours" else _theirs(parts, kind, x, snr_db)
+    demapper = parts.Demapper("maxlog", "qam", bits, hard_out=True, device=str(lab.device))
+    return (demapper(received, torch.ones((), device=lab.device)) != sent).double().mean(-1)
+
+
+def _ours(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
+    """Symbols `[n, 1]` as they arrive through our link."""
+    link = lab.make(kind, equaliser="zf") if kind == "rayleigh" else lab.make(kind)
+    return lab.transmit(link, x, snr_db, key)
+
+
+def _theirs(parts: SimpleNamespace, kind: str, x: Tensor, snr_db: float) -> Tensor:
+    """Symbols `[n, 1]` as they arrive through Sionna's channel."""
+    no, device = theory.noise_power(snr_db), str(x.device)
+    if kind == "awgn":
+        return parts.AWGN(device=device)(x, no)
+    y, h = parts.FlatFadingChannel(1, 1, return_channel=True, device=device)(x, no)
+    return y / h[:, 0]
+
+
+def sionna(lab: Lab, key: str) -> SimpleNamespace:
+    """Sionna's parts, seeded for the draw called `key`; torch's global generator is left as it was."""
+    with torch.random.fork_rng():  # importing reseeds it
+        from sionna.phy import config
+        from sionna.phy.channel import AWGN, FlatFadingChannel
+        from sionna.phy.mapping import Demapper, Mapper
+    config.torch_rng(str(lab.device)).manual_seed(lab.generator(f"Sionna {key}").initial_seed())
+    return SimpleNamespace(AWGN=AWGN, FlatFadingChannel=FlatFadingChannel, Mapper=Mapper, Demapper=Demapper)

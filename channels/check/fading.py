@@ -1,0 +1,127 @@
+"""Checks of fading, all of it as symbols see it: h is what a link makes of the symbol 1 where there is no noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from channels import theory
+from channels.check.finding import Finding, epsilon, exact, mean, probability
+from channels.check.lab import Lab, Options
+
+UNITS = 200_000
+RAYLEIGH: tuple[str, float, Options] = ("rayleigh", 0.0, {})
+
+
+def gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
+    """h `[blocks, n]` of samples of n symbols."""
+    link = lab.make(kind, equaliser="none", **options)
+    return lab.transmit(link, lab.ones(blocks, n), math.inf, key)
+
+
+def strength(h: Tensor) -> Tensor:
+    """|h|^2."""
+    return h.real.square() + h.imag.square()
+
+
+def fading(lab: Lab) -> Iterator[Finding]:
+    """Power, its distribution and the phase of Rayleigh fading."""
+    h = gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
+    yield from _powers("Rayleigh", h, 0.0)
+    yield from _phases(h)
+    link = lab.make("rayleigh", equaliser="none")
+    turned = lab.transmit(link, 1j * lab.ones(UNITS, 1), math.inf, "fading")[:, 0]
+    yield exact("Rayleigh: h seen by j less h seen by 1", turned / 1j - h, epsilon(torch.float32))
+
+
+def _powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
+    """Moments and distribution of |h|^2."""
+    power = strength(h)
+    yield mean(f"{name}: E|h|^2", power, 1.0)
+    yield mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))
+    for a in (0.1, 1.0, 3.0):
+        yield probability(f"{name}: P(|h|^2 < {a:g})", power < a, float(theory.power_cdf(a, k_factor)))
+
+
+def _phases(h: Tensor) -> Iterator[Finding]:
+    """Four quadrants, and within them: cos 4 phase."""
+    phase = h.angle()
+    for i, place in enumerate(("-pi to -pi/2", "-pi/2 to 0", "0 to pi/2", "pi/2 to pi")):
+        low = (i - 2) * math.pi / 2
+        yield probability(f"Rayleigh: P(phase of h in {place})", (phase >= low) & (phase < low + math.pi / 2), 0.25)
+    yield mean("Rayleigh: mean cos(4 phase of h)", torch.cos(4 * phase), 0.0)
+
+
+def coherence(lab: Lab) -> Iterator[Finding]:
+    """Equal inside a block, independent across blocks: rounds of mini-batches of 3 and 2 samples with 4 symbols."""
+    sizes, n, rounds = (3, 2), 4, 2000
+    for name, block in _blocks(sizes, n, lab.device).items():
+        link = lab.make("rayleigh", equaliser="none", coherence=name)
+        generator = lab.generator(f"coherence {name}")
+        drawn = [link.draw(sizes, 2 * n, generator) for _ in range(rounds)]
+        rows = {key: torch.stack([one[key] for one in drawn]) for key in drawn[0]}
+        snr_db = lab.snr(math.inf).expand(rounds)
+        h = link.transmit(lab.ones(rounds, sum(sizes), n), rows, snr_db)
+        first = torch.stack([h[:, block == i][:, 0] for i in range(int(block.max()) + 1)], 1)
+        yield exact(f"one h per {name}: change inside a block", h - first[:, block], 0.0)
+        series = first.flatten()  # in the order of time, across the borders of rounds too
+        product = series[:-1] * series[1:].conj()
+        yield mean(f"one h per {name}: Re of E[h h'*] of neighbours", product.real, 0.0)
+        yield mean(f"one h per {name}: Im of E[h h'*] of neighbours", product.imag, 0.0)
+
+
+def _blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, Tensor]:
+    """Coherence -> which block each symbol belongs to, `[samples, n]`, by hand."""
+    samples = sum(sizes)
+    sample = torch.arange(samples, device=device)[:, None].expand(samples, n)
+    batch = torch.tensor([i for i, size in enumerate(sizes) for _ in range(size)], device=device)
+    return {
+        "symbol": torch.arange(samples * n, device=device).view(samples, n),
+        "sample": sample,
+        "batch": batch[:, None].expand(samples, n),
+        "round": torch.zeros_like(sample),
+    }
+
+
+def received_snr(lab: Lab, kind: str, snr_db: float, blocks: int, **options: str | float) -> tuple[Tensor, float]:
+    """SNR of blocks of 8 symbols as a receiver measures it, `[blocks]`, and the relative error of its noise power.
+
+    Power of h over that of the noise, which is the same for all blocks and measured over all of them.
+    """
+    n, key = 8, f"received snr {kind} {snr_db} {options}"
+    h = gains(lab, kind, blocks, n, key, **options)
+    link = lab.make(kind, equaliser="none", **options)
+    noise = lab.transmit(link, lab.ones(blocks, n), snr_db, key) - h
+    return strength(h).mean(-1) / strength(noise).mean(), 1 / math.sqrt(n * blocks)
+
+
+def snr(lab: Lab) -> Iterator[Finding]:
+    """Received SNR at 10 dB, which is exponential over Rayleigh fading, and the capacity that it has."""
+    yield from snr_of(lab, "Rayleigh", *RAYLEIGH)
+    for snr_db in (0.0, 10.0, 20.0):
+        received, relative = received_snr(lab, "rayleigh", snr_db, UNITS // 2)
+        title, bits = f"Rayleigh {snr_db:g} dB: ergodic capacity", torch.log2(1 + received)
+        slope = float((received / (1 + received)).mean()) / math.log(2)  # of the capacity to the noise's relative error
+        yield _also(mean(title, bits, theory.ergodic_capacity(snr_db)), slope * relative)
+
+
+def snr_of(lab: Lab, name: str, kind: str, k_factor: float, options: Options) -> Iterator[Finding]:
+    """Mean and distribution of the received SNR at 10 dB."""
+    received, relative = received_snr(lab, kind, 10.0, UNITS // 2, **options)
+    yield _also(mean(f"{name} 10 dB: mean received SNR", received, 10.0), 10.0 * relative)
+    for level_db in (0.0, 10.0):
+        below = 10 ** (level_db / 10 - 1)  # |h|^2
+        chance = float(theory.power_cdf(below, k_factor))
+        step = 1e-4
+        slope = float(theory.power_cdf(below * (1 + step), k_factor) - chance) / step
+        found = probability(f"{name} 10 dB: P(received SNR < {level_db:g} dB)", received < 10 * below, chance)
+        yield _also(found, slope * relative)
+
+
+def _also(found: Finding, error: float) -> Finding:
+    """With a second, independent source of error."""
+    return replace(found, error=math.hypot(found.error, error))

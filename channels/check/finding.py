@@ -1,0 +1,92 @@
+"""What a check finds: a measured number beside its closed form, and how far apart they are in standard errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LIMIT = 5.0
+"""Standard errors beyond which a finding is wrong: by chance in one of 1.7 million."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the table.
+
+    Attributes:
+        quantity: what it is, with its parameters.
+        theory: closed form.
+        measured: the same, measured.
+        error: standard error of `measured`; of what is exact, what rounding may do to it.
+        units: independent units that `error` is from; None: exact but for rounding.
+    """
+
+    quantity: str
+    theory: float
+    measured: float
+    error: float
+    units: int | None
+
+    @property
+    def deviation(self) -> float:
+        """`measured - theory` in units of `error`; nan where either is no number."""
+        apart = self.measured - self.theory
+        if self.error == 0.0:
+            return 0.0 if apart == 0.0 else math.copysign(math.inf, apart)
+        return apart / self.error
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the deviation is within `LIMIT`; that of a nan is not."""
+        return abs(self.deviation) <= LIMIT
+
+
+def mean(quantity: str, samples: Tensor, theory: float) -> Finding:
+    """The mean of independent samples, with the standard error from their own spread."""
+    values = samples.double().flatten()
+    units = len(values)
+    return Finding(quantity, theory, float(values.mean()), float(values.std()) / math.sqrt(units), units)
+
+
+def probability(quantity: str, hits: Tensor, theory: float) -> Finding:
+    """The share of independent trials (bool) that hit, with the standard error of the binomial law."""
+    units = hits.numel()
+    error = math.sqrt(theory * (1 - theory) / units)
+    return Finding(quantity, theory, float(hits.double().mean()), error, units)
+
+
+def second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
+    """E[u^2] / E[u]^2 of independent samples u.
+
+    Standard error by the delta method: to first order the ratio is the mean of `u^2 / m^2 - 2 r u / m`, m = E u.
+    """
+    u = samples.double().flatten()
+    u = u / u.mean()
+    square = u.square()
+    ratio = float(square.mean())
+    return Finding(quantity, theory, ratio, float((square - 2 * ratio * u).std()) / math.sqrt(len(u)), len(u))
+
+
+def difference(quantity: str, first: Finding, second: Finding) -> Finding:
+    """Two measurements of the same thing against each other."""
+    error, units = math.hypot(first.error, second.error), min(first.units or 0, second.units or 0)
+    return Finding(quantity, 0.0, first.measured - second.measured, error, units or None)
+
+
+def exact(quantity: str, apart: Tensor, rounding: float) -> Finding:
+    """The largest magnitude of what should be zero everywhere, real or complex.
+
+    Args:
+        quantity: what it is.
+        apart: the differences, not empty.
+        rounding: what rounding may do to one of them; 0.0: nothing.
+    """
+    return Finding(quantity, 0.0, float(apart.abs().max()), rounding, None)
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    """Distance from 1 to the next larger number of a real type, or of the parts of a complex one."""
+    return torch.finfo(dtype).eps

@@ -1,0 +1,199 @@
+"""The checks of `semcom channel-check`: all of them pass, their standard errors are right, and faults do not get by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from channels import Link, make_link
+from channels.check import CHECKS, Finding, Lab, findings, table
+from channels.check.finding import difference, exact, mean, probability, second_moment
+from channels.fading import AWGN, Ideal, Rayleigh
+
+LAB = Lab(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_quantity_agrees_with_its_closed_form(name):
+    before = torch.get_rng_state()
+    found = list(CHECKS[name](LAB))
+    assert found and len({f.quantity for f in found}) == len(found)
+    assert all(f.agrees for f in found), table([f for f in found if not f.agrees])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("name", ["noise", "bit-errors"])
+def test_the_seed_alone_decides_what_is_measured(name, monkeypatch):
+    for module in ("noise", "errors"):
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
+    first = list(CHECKS[name](LAB))
+    torch.rand(1)
+    assert list(CHECKS[name](LAB)) == first
+    other = list(CHECKS[name](replace(LAB, seed=1)))
+    assert sum(a.measured == b.measured for a, b in zip(first, other, strict=True)) < 3  # few errors may tie
+
+
+def test_standard_errors_are_those_of_the_measured_quantities(monkeypatch):
+    """Over seeds, deviations have mean 0 and variance 1, so a five is a five."""
+    for module in ("noise", "fading", "errors"):
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 20_000)
+    seeds = 60
+    runs = [
+        [f for name in ("noise", "fading", "received-snr", "equalisers") for f in CHECKS[name](replace(LAB, seed=seed))]
+        for seed in range(seeds)
+    ]
+    quantities = [f.quantity for f in runs[0] if f.units]
+    deviations = torch.tensor([[f.deviation for f in run if f.units] for run in runs])
+    five = 5 / math.sqrt(seeds)  # standard errors of a mean; those of a standard deviation are smaller by sqrt(2)
+    for i, quantity in enumerate(quantities):
+        assert abs(deviations[:, i].mean()) < five, quantity
+        assert abs(deviations[:, i].std() - 1) < five / math.sqrt(2), quantity
+
+
+def faulty(change: dict[str, type[Link]]):
+    """Makes links, some kinds of another class."""
+
+    def make(kind: str, **options) -> Link:
+        return change[kind](**options) if kind in change else make_link(kind, **options)
+
+    return make
+
+
+def louder(db: float) -> dict[str, type[Link]]:
+    """Links whose noise is stronger than it should be."""
+
+    def scaled(base: type[Link]) -> type[Link]:
+        class Louder(base):  # type: ignore[misc, valid-type]
+            """As `base`, with another noise."""
+
+            def draw(self, sizes, d, generator, dtype=torch.float32):
+                rows = super().draw(sizes, d, generator, dtype)
+                return rows | {"noise": rows["noise"] * 10 ** (db / 20)}
+
+        return Louder
+
+    return {"awgn": scaled(AWGN), "rayleigh": scaled(Rayleigh)}
+
+
+def faded(power: float) -> dict[str, type[Link]]:
+    """A link with another E|h|^2."""
+
+    class Faded(Rayleigh):
+        """Weaker or stronger fading."""
+
+        def draw(self, sizes, d, generator, dtype=torch.float32):
+            rows = super().draw(sizes, d, generator, dtype)
+            return rows | {"fading": rows["fading"] * math.sqrt(power)}
+
+    return {"rayleigh": Faded}
+
+
+class GainPerAxis(Rayleigh):
+    """ "Rayleigh" with independent Gaussian gains on I and Q, each equalised on its own."""
+
+    def transmit(self, symbols, up, snr_db, *, meter=None):
+        h = math.sqrt(2) * torch.view_as_real(up["fading"])
+        y = h * torch.view_as_real(symbols)
+        no = 10 ** (-snr_db.view(-1, 1, 1, 1) / 10)
+        y = y + torch.view_as_real(up["noise"]) * no.sqrt()
+        equalised = {"none": y, "zf": y / h, "mmse": h * y / (h.square() + no)}[self.equaliser]
+        return torch.view_as_complex(equalised.contiguous())
+
+
+class RealNoise(AWGN):
+    """Noise of the right power on the real part alone."""
+
+    def draw(self, sizes, d, generator, dtype=torch.float32):
+        rows = super().draw(sizes, d, generator, dtype)
+        return {"noise": (math.sqrt(2) * rows["noise"].real).to(rows["noise"].dtype)}
+
+
+class EmpiricalNoise(Rayleigh):
+    """Noise relative to the power that arrives, not to the one sent: nobody is ever in a fade."""
+
+    def draw(self, sizes, d, generator, dtype=torch.float32):
+        rows = super().draw(sizes, d, generator, dtype)
+        return rows | {"noise": rows["noise"] * rows["fading"].abs()}
+
+
+class OneFade(Rayleigh):
+    """The same h for two samples in a row, whatever the coherence."""
+
+    def draw(self, sizes, d, generator, dtype=torch.float32):
+        rows = super().draw(sizes, d, generator, dtype)
+        h = rows["fading"].clone()
+        h[1::2] = h[: len(h) - 1 : 2]
+        return rows | {"fading": h}
+
+
+class RealFade(Rayleigh):
+    """A real gain with E h^2 = 1: a Gaussian, not a Rayleigh, amplitude."""
+
+    def draw(self, sizes, d, generator, dtype=torch.float32):
+        rows = super().draw(sizes, d, generator, dtype)
+        return rows | {"fading": (math.sqrt(2) * rows["fading"].real).to(rows["fading"].dtype)}
+
+
+class Unscaled(Ideal):
+    """Sends features at the power that they happen to have."""
+
+    def __call__(self, features, up, snr_db, **_):
+        return features
+
+
+FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
+    "noise 0.2 dB too strong": (louder(0.2), {"noise", "received-snr", "equalisers", "bit-errors"}),
+    "noise 3 dB too weak": (louder(-3), {"noise", "received-snr", "equalisers"}),
+    "E|h|^2 = 0.5": (faded(0.5), {"fading", "received-snr", "equalisers"}),
+    "E|h|^2 = 2": (faded(2), {"fading", "received-snr", "equalisers"}),
+    "independent gains on I and Q": ({"rayleigh": GainPerAxis}, {"fading", "received-snr", "equalisers", "bit-errors"}),
+    "a real gain": ({"rayleigh": RealFade}, {"fading", "received-snr"}),
+    "noise on the real part": ({"awgn": RealNoise}, {"noise", "bit-errors"}),
+    "noise follows the fade": ({"rayleigh": EmpiricalNoise}, {"equalisers", "bit-errors"}),
+    "two samples share h": ({"rayleigh": OneFade}, {"coherence"}),
+    "no power normalisation": ({"ideal": Unscaled}, {"power"}),
+}
+"""What may be wrong -> the links that have it, the checks that must see it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_beyond_five_standard_errors(fault, monkeypatch):
+    monkeypatch.setattr("channels.check.errors.UNITS", 100_000)
+    change, catching = FAULTS[fault]
+    lab = replace(LAB, make=faulty(change))
+    for name in catching:
+        assert any(not f.agrees for f in CHECKS[name](lab)), f"{name} does not see it"
+
+
+def test_findings_by_hand():
+    """1, 2, 3, 4: mean 2.5, standard deviation with n - 1 sqrt(5/3)."""
+    samples = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    found = mean("x", samples, 2.0)
+    assert (found.measured, found.units) == (2.5, 4)
+    assert found.error == pytest.approx(math.sqrt(5 / 3) / 2)
+    assert found.deviation == pytest.approx(0.5 / (math.sqrt(5 / 3) / 2))
+    share = probability("p", samples > 3, 0.5)
+    assert (share.measured, share.error, share.deviation) == (0.25, 0.25, -1.0)
+    assert second_moment("r", samples, 1.2).measured == pytest.approx(30 / 4 / 2.5**2)
+    both = difference("d", found, share)
+    assert (both.theory, both.measured, both.error) == (0.0, 2.25, math.hypot(found.error, 0.25))
+    assert exact("e", torch.tensor([3e-7, -4e-7j]), 1e-7).deviation == pytest.approx(4)
+
+
+def test_what_is_exact_or_no_number():
+    assert Finding("", 1.0, 1.0, 0.0, None).agrees and not Finding("", 1.0, 1.0 + 1e-12, 0.0, None).agrees
+    assert not Finding("", 1.0, math.nan, 0.1, 10).agrees and not Finding("", 1.0, math.inf, 0.1, 10).agrees
+    assert Finding("", 1.0, 1.5, 0.1, 10).agrees and not Finding("", 1.0, 1.51, 0.1, 10).agrees
+
+
+def test_table_shows_where_an_error_comes_from_and_what_is_wrong():
+    found = [Finding("a", 0.5, 0.25, 0.125, 1000), Finding("bcd", 0.0, 1e-6, 1e-7, None)]
+    assert table(found) == (
+        "quantity  theory  measured  standard error     units  deviation\n"
+        "a            0.5      0.25            0.12     1,000      -2.00\n"
+        "bcd            0     1e-06           1e-07  rounding     +10.00  <- wrong"
+    )
+    assert next(findings(LAB, {"one": lambda lab: iter(found)})) is found[0]
