@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import RunError
-from semcom.engine.checkpoint import load, restore, save, state_dict
+from semcom.engine.checkpoint import alike, load, restore, save, state_dict
 from semcom.engine.population import Population
 from tests import worlds
 
@@ -87,33 +87,29 @@ def test_another_state_is_refused() -> None:
             restore(state(), {k: v for k, v in values.items() if k != name})
 
 
-class Bomb:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (Path("bomb"),))
-
-
-def test_a_file_that_is_no_checkpoint_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "c.pt"
-    save(path, {"state": state_dict(state())})
-    whole = path.read_bytes()
-    torch.save(Bomb(), tmp_path / "bomb.pt")
-    for content in (whole[:1000], whole[:-10], b"", b"hello", (tmp_path / "bomb.pt").read_bytes()):
-        path.write_bytes(content)
-        with pytest.raises(RunError, match="move it away to start again") as error:
-            load(path)
-        assert "\n" not in str(error.value) and str(path) in str(error.value)
-    assert not (tmp_path / "bomb").exists()  # nothing in a file is executed
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "c.pt"
-    save(path, {"round": 1})
-
-    def full(*args: object) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="no space"):
-        save(path, {"round": 2})
-    assert load(path) == {"round": 1}
+def test_counters_have_the_structure_of_a_template() -> None:
+    template = {"round": 0, "seconds": {}, "air": {"up": {"bits": 0.0}}, "meters": [None, 0.5]}
+    fine: dict[str, Any] = {"round": 7, "seconds": {"train": 0.5}, "air": {"up": {"bits": 3}}, "meters": [2.5, 1.0]}
+    assert alike(template, fine) and alike(template, template)
+    for wrong in (
+        None,
+        [],
+        {},
+        fine | {"more": 1},
+        fine | {"round": "7"},
+        fine | {"round": 7.0},
+        fine | {"round": -1},
+        fine | {"round": True},
+        fine | {"round": None},
+        fine | {"seconds": {"train": None}},
+        fine | {"seconds": {1: 0.5}},
+        fine | {"seconds": [0.5]},
+        fine | {"air": {"up": {"bits": None}}},
+        fine | {"air": {"up": {"bits": True}}},
+        fine | {"air": {"up": {}}},
+        fine | {"meters": [2.5]},
+        fine | {"meters": (2.5, 1.0)},
+        fine | {"meters": [2.5, torch.zeros(1)]},
+        {name: value for name, value in fine.items() if name != "round"},
+    ):
+        assert not alike(template, wrong), wrong
