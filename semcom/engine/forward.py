@@ -150,6 +150,14 @@ class StackedModel:
             return _stacked(module, tensors, x).to(like.dtype)
 
 
+def channels_last(stack: Tensor) -> Tensor:
+    """Weights of convolutions `[k, out, in, h, w]` as they lie best beside channels-last images; others as they are.
+
+    With both in one order a convolution on a CPU is up to twice as fast as with the weights in torch's usual one.
+    """
+    return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
+
+
 @lru_cache(maxsize=256)
 def _batchnorms(module: nn.Module) -> tuple[str, ...]:
     """Prefixes of the batch normalisations inside a module."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from channels import Link, Meter
 from semcom.config import ConfigError, filled
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.forward import Batch, Signal, StackedModel
+from semcom.engine.forward import Batch, Signal, StackedModel, channels_last
 from semcom.engine.plan import Plan, Schedule, batch_sizes
 from semcom.engine.population import Cohort, Population
 from semcom.engine.precision import rounding
@@ -107,7 +107,7 @@ class Source:
         """Batches, received features and logits of the clients at `order` in a chunk, those with most samples first."""
         world, ids = self.world, rows.ids[order]
         at = torch.as_tensor(order, device=world.device)
-        mine = {n: t if n in rows.shared else t[at] for n, t in rows.tensors.items()}
+        mine = {n: channels_last(t if n in rows.shared else t[at]) for n, t in rows.tensors.items()}
         schedule = Schedule([_in_order(self.table[int(client)]) for client in ids])
         sizes = [batch_sizes(len(p.order), filled(world.config.train.batch_size)) for p in schedule.plans]
         drawn = world.rows(self.link, ids, sizes, self.stream, "uplink")
