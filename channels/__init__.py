@@ -24,7 +24,12 @@ __all__ = ["LINKS", "Link", "Meter", "link_options", "make_link"]
 
 LINKS: Registry[type[Link]] = Registry(
     "channel",
-    {"ideal": "channels.fading:Ideal", "awgn": "channels.fading:AWGN", "rayleigh": "channels.fading:Rayleigh"},
+    {
+        "ideal": "channels.fading:Ideal",
+        "awgn": "channels.fading:AWGN",
+        "rayleigh": "channels.fading:Rayleigh",
+        "rician": "channels.fading:Rician",
+    },
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
 

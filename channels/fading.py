@@ -1,4 +1,4 @@
-"""The links `ideal`, `awgn` and `rayleigh`."""
+"""The links `ideal`, `awgn`, `rayleigh` and `rician`."""
 
 from __future__ import annotations
 
@@ -51,12 +51,49 @@ class Rayleigh(Link):
     ) -> dict[str, Tensor]:
         """As `Link.draw`, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
         rows = super().draw(sizes, d, generator, dtype)
-        shape = fading_shape(self.coherence, sizes, d // 2)
-        return rows | {"fading": spread(complex_normal(shape, generator, dtype), self.coherence, sizes)}
+        blocks = self.gains(fading_shape(self.coherence, sizes, d // 2), generator, dtype)
+        return rows | {"fading": spread(blocks, self.coherence, sizes)}
+
+    def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Independent h of `shape`, complex."""
+        return complex_normal(shape, generator, dtype)
 
     def gain(self, rows: Rows) -> Tensor:
         """h."""
         return rows["fading"]
+
+
+class Rician(Rayleigh):
+    """`y = h x + n` with a line of sight: a part of fixed power and uniform phase beside a scattered one.
+
+    h = sqrt(K / (K + 1)) exp(j theta) + sqrt(1 / (K + 1)) z, z circular complex Gaussian, E|h|^2 = 1, as in Tse and
+    Viswanath, Fundamentals of Wireless Communication, 2005, Eq. 2.55. Each block has a theta of its own.
+
+    Args:
+        equaliser, coherence, downlink: as `Rayleigh`.
+        k_factor_db: K in dB, line of sight over scattered power. 9 dB is the median over 3GPP's urban cells with a line
+            of sight (TR 38.901, Table 7.5-6).
+    """
+
+    def __init__(
+        self,
+        *,
+        equaliser: str = "mmse",
+        coherence: str = "sample",
+        downlink: str = "noisy",
+        k_factor_db: float = 9.0,
+    ) -> None:
+        super().__init__(equaliser=equaliser, coherence=coherence, downlink=downlink)
+        if not -100 <= k_factor_db <= 100:
+            raise ValueError(f"k_factor_db: {k_factor_db!r} is not a number from -100 to 100 dB")
+        self.k_factor_db = k_factor_db
+
+    def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """As `Rayleigh.gains`, with the line of sight."""
+        scattered = super().gains(shape, generator, dtype)
+        angle = 2 * torch.pi * torch.rand(*shape, generator=generator, dtype=dtype, device=generator.device)
+        k = 10 ** (self.k_factor_db / 10)
+        return (k / (k + 1)) ** 0.5 * torch.polar(torch.ones_like(angle), angle) + scattered / (k + 1) ** 0.5
 
 
 def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int]:

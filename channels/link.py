@@ -16,7 +16,9 @@ For example, a line of sight with a random phase:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,6 +31,15 @@ DOWNLINKS = ("noisy", "ideal")
 
 Rows = Mapping[str, Tensor]
 """A realisation of the channel: tensors with one row per sample."""
+
+
+class Cost(NamedTuple):
+    """What transmissions take from a client's part of the band, `[n]` each."""
+
+    uses: np.ndarray
+    """Complex channel uses: time times bandwidth, with all that is not data."""
+    energy: np.ndarray
+    """In units of Es, the energy of one symbol."""
 
 
 class Link:
@@ -50,6 +61,33 @@ class Link:
     def __init__(self, *, equaliser: str = "mmse", downlink: str = "noisy") -> None:
         self.equaliser = one_of("equaliser", equaliser, EQUALISERS)
         self.downlink = one_of("downlink", downlink, DOWNLINKS)
+
+    shares: tuple[float, ...] | None = None
+    """Each client's part of the band, summing to 1; None: those that take part share it equally."""
+    bandwidth_hz: float | None = None
+    """The band of all clients, where the link knows it."""
+
+    def in_band(self, clients: int, active: int, numbers: int) -> Link:
+        """This link, where clients share its band.
+
+        Args:
+            clients: K.
+            active: how many of them take part at a time.
+            numbers: real numbers that a client's mini-batch sends: a link may size its band by that.
+
+        Raises:
+            ValueError: where they do not fit.
+        """
+        return self
+
+    def of(self, client: int) -> Link:
+        """This link as one of the clients has it; draw its rows from that."""
+        return self
+
+    def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
+        """What mini-batches of `numbers` `[n]` real numbers take, each on its own, for `clients` `[n]`."""
+        symbols = np.ceil(numbers / 2)
+        return Cost(symbols, symbols)
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32

@@ -111,6 +111,8 @@ class ChannelConfig:
     """Receiver of the fading links (None: mmse)."""
     coherence: Literal["symbol", "sample", "batch", "round"] | None = None
     """How long a fading coefficient lasts (None: sample)."""
+    k_factor_db: float | None = None
+    """`rician`: power of the line of sight over that of the scattered part, in dB (None: 9)."""
 
     def options(self) -> dict[str, Any]:
         """The options of the link that are set, by name."""
@@ -128,8 +130,8 @@ class AirConfig:
     """Size of a number that is sent error-free."""
     bits_per_use: float = 2.0
     """Rate of error-free exchange, bit per complex channel use (2: uncoded QPSK)."""
-    bandwidth_hz: float = 1e6
-    """Band that the participating clients share equally."""
+    bandwidth_hz: float | None = None
+    """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0
     """Es: energy of one complex symbol, in joule (1: energies count symbols)."""
 
@@ -281,6 +283,11 @@ def filled(value: Any) -> Any:
     """The value of an open field of a resolved configuration. Raises AssertionError where it was never resolved."""
     assert value is not None, "the configuration is not resolved: call semcom.resolve first"
     return value
+
+
+def participants(config: RunConfig) -> int:
+    """Clients that take part in a round of a resolved configuration."""
+    return max(1, round(filled(config.train.participation) * config.clients))
 
 
 def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "range"], tuple[float, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +15,9 @@ from semcom.links import build_link
 from semcom.methods.base import Method
 from semcom.plugins import load_plugins
 from semcom.registry import ENCODERS, HEADS, METHODS
+
+if TYPE_CHECKING:
+    from channels import Link
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -42,7 +46,7 @@ def _resolve(config: RunConfig) -> RunConfig:
     config = dataclasses.replace(config, channel=_fill_channel(config.channel))
     check(config)
     config.hyper.check()
-    build_link(config)
+    config = _fill_from(config, build_link(config))
     HEADS.get(config.model.head)
     names = config.model.encoder.split(",")
     for name in names:
@@ -61,6 +65,17 @@ def _fill_channel(channel: ChannelConfig) -> ChannelConfig:
             raise ConfigError(f"channel.{flag}: {value!r} is not for {channel.kind}, which takes {takes}")
     opened = {name: v for name, v in known.items() if getattr(channel, name, v) is None}
     return dataclasses.replace(channel, **opened)
+
+
+def _fill_from(config: RunConfig, link: Link) -> RunConfig:
+    """The options that the link has worked out itself, and the band. Raises ConfigError for another band."""
+    channel = config.channel
+    opened = {n: getattr(link, n, v) for n, v in link_options(channel.kind).items() if getattr(channel, n, v) is None}
+    own, given = link.bandwidth_hz, config.air.bandwidth_hz
+    if own is not None and given not in (None, own):
+        raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {channel.kind}, whose subcarriers occupy {own:g} Hz")
+    air = dataclasses.replace(config.air, bandwidth_hz=own or given or 1e6)
+    return dataclasses.replace(config, channel=dataclasses.replace(channel, **opened), air=air)
 
 
 def _check_mix(method: Method, name: str, encoders: list[str]) -> None:

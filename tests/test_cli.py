@@ -250,7 +250,7 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ('{"train": {"momentum": 0.9}}', "train.momentum: 0.9 has no effect with adam"),
         ('{"train": {"through_link": "no"}}', "train.through-link: 'no' is not true or false"),
         ('{"train": {"lr": [0.1, "x"]}}', "train.lr: (0.1, 'x') is not a number or a list, each a number"),
-        ('{"air": {"bandwidth_hz": null}}', "air.bandwidth-hz: None is not a number"),
+        ('{"air": {"bits_per_use": null}}', "air.bits-per-use: None is not a number"),
         ('{"model": {"encoder": 3}}', "model.encoder: 3 is not a text"),
         ('{"plugins": "x.py"}', "plugins: 'x.py' is not a list, each a text"),
         ('{"method": "fedcl", "hyper": {"lam": "big"}}', "method.lam: 'big' is not a number"),

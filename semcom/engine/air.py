@@ -3,15 +3,17 @@
 Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
 not make an accelerator wait.
 
-Conventions. Split features and gradients: d numbers per sample, d/2 channel uses. Uncoded (analog) exchange: two
-numbers per use. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bit per use. Labels cost
-log2(C) bits each, error-free. The participating clients share the band equally, so a client's airtime is its uses
-times the number of clients over the bandwidth; energy is uses times Es.
+Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
+transmission of n. What those take is said by the link (`Link.cost`): half a use per number, and more where it sends
+pilots, prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bit per use.
+Labels cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given
+shares, so a client's airtime is its uses over its part of the bandwidth. Energy is that of the link's symbols, and Es
+for each use of error-free exchange.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from channels.link import Cost
+from semcom.config import filled
 from semcom.engine.population import Population, Prefix, in_part
 
 if TYPE_CHECKING:
@@ -79,16 +83,22 @@ class Air:
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
         """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers are sent, the rest is zero."""
-        self._count(direction, floats)
+        self._count(direction, ids, floats)
         return self._noisy(direction, name, values, ids, floats) if self.config.parameters == "analog" else values
 
-    def features(self, samples: np.ndarray, d: int, classes: int, back: bool = True) -> None:
-        """Counts features and labels up and, with `back`, gradients down, for `samples` `[n]` visited per client."""
-        numbers = samples * d
-        label_bits = samples * np.log2(classes)
-        self._add("up", numbers, label_bits, numbers / 2 + label_bits / self.config.bits_per_use)
+    def features(
+        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, classes: int, back: bool = True
+    ) -> None:
+        """Counts features and labels up and, with `back`, gradients down, for mini-batches, `sizes` of each client."""
+        owner = np.repeat(np.arange(len(ids)), [len(batches) for batches in sizes])
+        numbers = d * np.array([b for batches in sizes for b in batches], dtype=np.float64)
+        cost = self.link.cost(numbers, ids[owner])
+        floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
+        bits = floats / d * np.log2(classes)
+        labels = bits / self.config.bits_per_use
+        self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
-            self._add("down", numbers, 0 * numbers, numbers / 2)
+            self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
     def begin(self, clients: int) -> None:
         """A round with some number of clients begins."""
@@ -110,7 +120,7 @@ class Air:
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
 
     def _models(self, direction: Direction, pop: Population, part: Prefix) -> Population:
-        self._count(direction, pop.numbers(part))
+        self._count(direction, pop.ids, pop.numbers(part))
         if self.config.parameters == "ideal":
             return pop
         cohorts = []
@@ -140,18 +150,23 @@ class Air:
         got = self.link.transmit(symbols, rows, self.snr_db(direction, ids)) * 2**0.5
         return (torch.view_as_real(got).flatten(1)[:, : flat.shape[1]] * rms).view_as(values)
 
-    def _count(self, direction: Direction, floats: np.ndarray) -> None:
+    def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray) -> None:
         if self.config.parameters == "analog":
-            self._add(direction, floats, 0 * floats, np.ceil(floats / 2))
+            self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids))
             return
         bits = floats * self.config.bits_per_float
-        self._add(direction, floats, bits, bits / self.config.bits_per_use)
+        uses = bits / self.config.bits_per_use
+        self._add(direction, ids, floats, bits, Cost(uses, uses))
 
-    def _add(self, direction: Direction, floats: np.ndarray, bits: np.ndarray, uses: np.ndarray) -> None:
+    def _add(self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, cost: Cost) -> None:
         total = self.totals[direction]
         total.floats += float(floats.sum())
         total.bits += float(bits.sum())
-        total.uses += float(uses.sum())
-        # The round's clients share the band, not those of this call: features are counted chunk by chunk.
-        total.airtime_s += float(uses.sum()) * self.participants / self.config.bandwidth_hz
-        total.energy_j += float(uses.sum()) * self.config.symbol_energy
+        total.uses += float(cost.uses.sum())
+        total.airtime_s += float((cost.uses / self._bandwidth(ids)).sum())
+        total.energy_j += float(cost.energy.sum()) * self.config.symbol_energy
+
+    def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
+        """Each client's part of the band, in Hz; equal parts are those of the round's clients, not of the `ids`."""
+        shares = self.link.shares
+        return filled(self.config.bandwidth_hz) * (1 / self.participants if shares is None else np.array(shares)[ids])

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from semcom.engine.exchange import Done, merge
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.plan import Schedule
+from semcom.engine.forward import Batch, StackedModel, channels_last
+from semcom.engine.plan import Schedule, batch_sizes
 from semcom.engine.population import Cohort, Population, in_part
 from semcom.engine.ranks import ALONE
 from semcom.models.split import SplitModel
@@ -99,7 +99,10 @@ class Chunk:
         parameters = {name for name, _ in cohort.network.named_parameters()}
         self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
         # A copy in the chunk's order: training happens in place on it and never on the population's own tensors.
-        self.stack = {n: t if n in self.shared else _pick(t, at, n in cohort.shared) for n, t in cohort.tensors.items()}
+        self.stack = {
+            n: t if n in self.shared else channels_last(_pick(t, at, n in cohort.shared))
+            for n, t in cohort.tensors.items()
+        }
         self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in parameters and in_part(n, train)}
         self.optimizer = optimizer.build(list(self.leaves.values()))
         scale = optimizer.scale(self.ids)
@@ -134,7 +137,7 @@ class Chunk:
         for name, leaf, grad in zip(self.leaves, leaves, grads, strict=True):
             if grad is None:
                 raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")
-            leaf.grad = grad.contiguous()
+            leaf.grad = grad if grad.stride() == leaf.stride() else torch.empty_like(leaf).copy_(grad)
 
     def step(self) -> None:
         """One step of the optimiser."""
@@ -184,9 +187,10 @@ class Fit:
         """Trains every client of `pop`: this rank its part of them."""
         split = isinstance(pop.cohorts[0].network, SplitModel)
         team = self.world.team if split else ALONE
-        samples = np.array([self._samples(int(k)) if split else 0 for k in pop.ids])
+        sizes = [self._sizes(int(k)) if split else [] for k in pop.ids]
         if split:
-            self.world.count_features(samples)
+            self.world.count_features(pop.ids, sizes)
+        samples = np.array([sum(batches) for batches in sizes])
         # What a pass costs is not known here; with the number of weights it grows.
         parts = team.share((samples + 1) * pop.numbers(self.train))
         mine = parts[team.rank]
@@ -233,11 +237,10 @@ class Fit:
             return self.steps
         return -(-int(self.world.federation.train.sizes[client]) // self.batch) * self._epochs(client)
 
-    def _samples(self, client: int) -> int:
-        """Samples that a client visits in this phase."""
-        n, steps = int(self.world.federation.train.sizes[client]), self._steps(client)
-        passes, rest = divmod(steps, -(-n // self.batch))
-        return passes * n + min(rest * self.batch, n)
+    def _sizes(self, client: int) -> list[int]:
+        """A client's mini-batches in this phase."""
+        epoch, steps = batch_sizes(int(self.world.federation.train.sizes[client]), self.batch), self._steps(client)
+        return (epoch * -(-steps // len(epoch)))[:steps]
 
     def _train(
         self,

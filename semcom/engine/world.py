@@ -13,7 +13,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
 from channels.meter import ratio_db
-from semcom.config import ConfigError, RunConfig, filled, parse_snr
+from semcom.config import ConfigError, RunConfig, filled, parse_snr, participants
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
 from semcom.engine.chunk import automatic
@@ -21,7 +21,7 @@ from semcom.engine.clock import Clock
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
 from semcom.engine.forward import Batch, Signal
 from semcom.engine.memory import free_memory
-from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
+from semcom.engine.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
 from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.precision import autocast_of, dtype_of, rounding
 from semcom.engine.random import build, global_draws, keyed
@@ -91,20 +91,15 @@ class World:
     def begin(self, round_: int) -> None:
         """Starts a round: the clock of every keyed draw."""
         self.round, self.log = round_, {}
-        self.air.begin(self._participants)
+        self.air.begin(participants(self.config))
 
     def sample(self) -> np.ndarray:
         """Ids of the clients that take part in this round, ascending."""
-        n = self._participants
+        n = participants(self.config)
         if n == self.clients:
             return np.arange(n)
         order = torch.randperm(self.clients, generator=keyed("cpu", self.config.seed, "participation", self.round))
         return np.sort(order[:n].numpy())
-
-    @property
-    def _participants(self) -> int:
-        """Clients that take part in a round."""
-        return max(1, round(filled(self.config.train.participation) * self.clients))
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """p_k = D_k over the sum of D over `ids`, `[n]`."""
@@ -182,7 +177,7 @@ class World:
         store = self.config.store
         self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
-            turns = filled(self.config.train.rounds) * self._participants
+            turns = filled(self.config.train.rounds) * participants(self.config)
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
             alive = 2 * size * min(self.clients, turns) * self.team.size
             room = {"device": free_memory(self.device) / 2, "host": free_memory(torch.device("cpu")) / 2}
@@ -291,7 +286,7 @@ class World:
         """
         seed, d = self.config.seed, self.config.model.features
         drawn = [
-            link.draw(batches, d, keyed(self.device, seed, stream, kind, self.round, int(k)), self.dtype)
+            link.of(int(k)).draw(batches, d, keyed(self.device, seed, stream, kind, self.round, int(k)), self.dtype)
             for k, batches in zip(ids, sizes, strict=True)
         ]
         return {name: pad([rows[name] for rows in drawn]) for name in drawn[0]}
@@ -314,17 +309,17 @@ class World:
             picked = [values[0] if len(values) == 1 else values[int(k)] for k in ids]
         return torch.tensor(picked, dtype=self.dtype, device=self.device)
 
-    def count_features(self, samples: np.ndarray) -> None:
-        """Counts visited samples `[n]`, and the traffic of a split method."""
-        self.visited += int(samples.sum())
+    def count_features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
+        """Counts the clients' mini-batches, `sizes` of each, and with a split method their traffic."""
+        self.visited += sum(map(sum, sizes))
         if self.split:
-            self.air.features(samples, self.config.model.features, len(self.federation.classes))
+            self.air.features(ids, sizes, self.config.model.features, len(self.federation.classes))
 
     def count_uplink(self, ids: np.ndarray) -> None:
         """Counts an extra pass of the clients' training features over the uplink."""
-        self.air.features(
-            self.federation.train.sizes[ids], self.config.model.features, len(self.federation.classes), back=False
-        )
+        batch = filled(self.config.train.batch_size)
+        sizes = [batch_sizes(int(n), batch) for n in self.federation.train.sizes[ids]]
+        self.air.features(ids, sizes, self.config.model.features, len(self.federation.classes), back=False)
 
     def settle(self) -> None:
         """Adds what all ranks measured on the air since the last time; waits for the device, so once a round."""
@@ -358,7 +353,7 @@ class World:
     def _air_rows(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Realisation of the channel for one tensor of one client."""
         generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
-        return self.link.draw([1], numbers, generator, self.dtype)
+        return self.link.of(client).draw([1], numbers, generator, self.dtype)
 
 
 def _template(factory: Callable[[], M]) -> M:

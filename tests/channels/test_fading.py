@@ -45,11 +45,45 @@ def test_rayleigh_power_and_phase():
     assert stats.kstest(h.angle().numpy(), stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FIVE_SIGMA
 
 
+@pytest.mark.parametrize("k_factor_db", [-100.0, 0.0, 6.0, 100.0])
+def test_rician_power_and_k_factor(k_factor_db):
+    """|h|^2 is noncentral chi-square: mean 1, variance (1 + 2 K) / (1 + K)^2, from which the K-factor follows."""
+    k = 10 ** (k_factor_db / 10)
+    link = make_link("rician", k_factor_db=k_factor_db)
+    h = link.draw([N], 2, torch.Generator().manual_seed(4), torch.float64)["fading"][:, 0]
+    power = h.abs().square()
+    law = stats.ncx2(2, 2 * k, scale=1 / (2 * (k + 1)))  # |h|^2 = (a^2 + b^2), a, b normal of variance 1 / (2 (K + 1))
+    variance = (1 + 2 * k) / (1 + k) ** 2
+    assert law.var() == pytest.approx(variance, rel=1e-4) if k < 1e6 else variance < 1e-9
+    assert abs(power.mean() - 1) < 5 * math.sqrt(variance / N)
+    assert abs(h.mean()) < 5 / math.sqrt(N)  # the line of sight has no fixed phase
+    assert stats.kstest(h.angle().numpy(), stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FIVE_SIGMA
+    if k < 1e6:
+        fourth = float(law.stats(moments="k")) + 3
+        assert abs(power.var() - variance) < 5 * variance * math.sqrt((fourth - 1) / N)
+        assert stats.kstest(power.numpy(), law.cdf).pvalue > FIVE_SIGMA
+
+
+def test_rician_line_of_sight_and_scatter_are_told_apart():
+    """Without scatter |h| is 1; without a line of sight the link is Rayleigh, from the same numbers."""
+    draw = {k: make_link("rician", k_factor_db=k).draw([50], 2, torch.Generator().manual_seed(5)) for k in (100, -100)}
+    rayleigh = make_link("rayleigh").draw([50], 2, torch.Generator().manual_seed(5))
+    assert torch.allclose(draw[100]["fading"].abs(), torch.ones(50, 1), atol=1e-4)
+    assert torch.allclose(draw[-100]["fading"], rayleigh["fading"], atol=1e-4)
+
+
+@pytest.mark.parametrize("k_factor_db", [math.nan, math.inf, 101.0])
+def test_k_factors_beyond_reason_are_refused(k_factor_db):
+    with pytest.raises(ValueError, match=rf"k_factor_db: {k_factor_db} is not a number from -100 to 100 dB"):
+        make_link("rician", k_factor_db=k_factor_db)
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
 @pytest.mark.parametrize("coherence", COHERENCES)
-def test_fading_is_equal_inside_a_block_and_independent_across_blocks(coherence):
+def test_fading_is_equal_inside_a_block_and_independent_across_blocks(kind, coherence):
     """Blocks by hand; neighbouring blocks are uncorrelated: mean(h1 conj(h2)) has variance 1 / pairs in each case."""
     sizes, s, rounds = [3, 2], 4, 2000
-    link = make_link("rayleigh", coherence=coherence)
+    link = make_link(kind, coherence=coherence)
     generator = torch.Generator().manual_seed(2)
     h = torch.stack([link.draw(sizes, 2 * s, generator, torch.float64)["fading"] for _ in range(rounds)])
     h = h.expand(rounds, 5, s)

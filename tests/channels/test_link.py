@@ -6,13 +6,14 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from channels import LINKS, Link, Meter, link_options, make_link
 
-KINDS = ["ideal", "awgn", "rayleigh"]
+KINDS = ["ideal", "awgn", "rayleigh", "rician"]
 B, D = 5, 8
 
 
@@ -173,6 +174,13 @@ def test_options_of_a_link_are_the_keyword_arguments_of_its_constructor():
     assert link_options("ideal") == {}
     assert link_options("awgn") == {"downlink": "noisy"}
     assert link_options("rayleigh") == {"equaliser": "mmse", "coherence": "sample", "downlink": "noisy"}
+
+
+def test_a_symbol_costs_one_use_and_its_energy():
+    link = make_link("rayleigh").in_band(clients=5, active=3, numbers=640)
+    cost = link.cost(np.array([640.0, 3.0, 0.0]), np.array([0, 4, 1]))
+    assert cost.uses.tolist() == cost.energy.tolist() == [320, 2, 0]
+    assert link.shares is None and link.bandwidth_hz is None and link.of(3) is link
 
 
 def test_a_channel_of_ones_own():
