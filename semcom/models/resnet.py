@@ -7,8 +7,16 @@ networks for CIFAR-10.
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 from torchvision.models import resnet18 as torchvision_resnet18
+
+
+class GlobalMean(nn.Module):
+    """`[b, c, h, w] -> [b, c, 1, 1]`: torchvision's pool, which torch.func.vmap would take client by client."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mean over the positions."""
+        return x.mean((2, 3), keepdim=True)
 
 
 def resnet18(channels: int, features: int) -> nn.Module:
@@ -16,6 +24,6 @@ def resnet18(channels: int, features: int) -> nn.Module:
     network = torchvision_resnet18(weights=None)
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
-    network.maxpool = nn.Identity()
+    network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
     network.fc = nn.Linear(512, features)
     return network
