@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from channels import theory
-from channels.check.finding import Finding, epsilon, exact, mean, probability
-from channels.check.lab import Lab, Options
+from channels.check.finding import Finding, epsilon, exact, mean, probability, second_moment
+from channels.check.lab import Lab
 
 UNITS = 200_000
-RAYLEIGH: tuple[str, float, Options] = ("rayleigh", 0.0, {})
+K_FACTORS_DB = (0.0, 9.0)
 
 
 def gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
@@ -29,13 +30,26 @@ def strength(h: Tensor) -> Tensor:
 
 
 def fading(lab: Lab) -> Iterator[Finding]:
-    """Power, its distribution and the phase of Rayleigh fading."""
+    """Power, its distribution and phase of Rayleigh and Rician fading, and the K-factor of the latter."""
     h = gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     yield from _powers("Rayleigh", h, 0.0)
     yield from _phases(h)
+    for k_factor_db in K_FACTORS_DB:
+        name, k_factor = f"Rician K = {k_factor_db:g} dB", 10 ** (k_factor_db / 10)
+        h = gains(lab, "rician", UNITS, 1, name, k_factor_db=k_factor_db)[:, 0]
+        yield from _powers(name, h, k_factor)
+        yield _k_factor(f"{name}: K", h, k_factor)
+        yield mean(f"{name}: Re of E[h]", h.real, 0.0)  # its line of sight has any phase
+        yield mean(f"{name}: Im of E[h]", h.imag, 0.0)
+    yield _turned(lab)
+
+
+def _turned(lab: Lab) -> Finding:
+    """One complex gain is the same for all symbols; separate ones on I and Q would not be."""
+    h = gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     link = lab.make("rayleigh", equaliser="none")
     turned = lab.transmit(link, 1j * lab.ones(UNITS, 1), math.inf, "fading")[:, 0]
-    yield exact("Rayleigh: h seen by j less h seen by 1", turned / 1j - h, epsilon(torch.float32))
+    return exact("Rayleigh: h seen by j less h seen by 1", turned / 1j - h, epsilon(torch.float32))
 
 
 def _powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
@@ -45,6 +59,14 @@ def _powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
     yield mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))
     for a in (0.1, 1.0, 3.0):
         yield probability(f"{name}: P(|h|^2 < {a:g})", power < a, float(theory.power_cdf(a, k_factor)))
+
+
+def _k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
+    """K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2 with s = K / (1 + K); standard error by the delta method."""
+    r = second_moment("", strength(h), 1 + theory.power_variance(k_factor))
+    s = math.sqrt(max(2 - r.measured, 0.0))
+    slope = 1 / (2 * s * (1 - s) ** 2) if s else math.inf
+    return Finding(quantity, k_factor, s / (1 - s), slope * r.error, r.units)
 
 
 def _phases(h: Tensor) -> Iterator[Finding]:
@@ -59,19 +81,20 @@ def _phases(h: Tensor) -> Iterator[Finding]:
 def coherence(lab: Lab) -> Iterator[Finding]:
     """Equal inside a block, independent across blocks: rounds of mini-batches of 3 and 2 samples with 4 symbols."""
     sizes, n, rounds = (3, 2), 4, 2000
-    for name, block in _blocks(sizes, n, lab.device).items():
-        link = lab.make("rayleigh", equaliser="none", coherence=name)
-        generator = lab.generator(f"coherence {name}")
+    for kind, (name, block) in product(("rayleigh", "rician"), _blocks(sizes, n, lab.device).items()):
+        link = lab.make(kind, equaliser="none", coherence=name)
+        title = f"{kind.capitalize()}, one h per {name}"
+        generator = lab.generator(title)
         drawn = [link.draw(sizes, 2 * n, generator) for _ in range(rounds)]
         rows = {key: torch.stack([one[key] for one in drawn]) for key in drawn[0]}
         snr_db = lab.snr(math.inf).expand(rounds)
         h = link.transmit(lab.ones(rounds, sum(sizes), n), rows, snr_db)
         first = torch.stack([h[:, block == i][:, 0] for i in range(int(block.max()) + 1)], 1)
-        yield exact(f"one h per {name}: change inside a block", h - first[:, block], 0.0)
+        yield exact(f"{title}: change inside a block", h - first[:, block], 0.0)
         series = first.flatten()  # in the order of time, across the borders of rounds too
-        product = series[:-1] * series[1:].conj()
-        yield mean(f"one h per {name}: Re of E[h h'*] of neighbours", product.real, 0.0)
-        yield mean(f"one h per {name}: Im of E[h h'*] of neighbours", product.imag, 0.0)
+        products = series[:-1] * series[1:].conj()
+        yield mean(f"{title}: Re of E[h h'*] of neighbours", products.real, 0.0)
+        yield mean(f"{title}: Im of E[h h'*] of neighbours", products.imag, 0.0)
 
 
 def _blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, Tensor]:
@@ -100,8 +123,11 @@ def received_snr(lab: Lab, kind: str, snr_db: float, blocks: int, **options: str
 
 
 def snr(lab: Lab) -> Iterator[Finding]:
-    """Received SNR at 10 dB, which is exponential over Rayleigh fading, and the capacity that it has."""
-    yield from snr_of(lab, "Rayleigh", *RAYLEIGH)
+    """Received SNR at 10 dB, which is exponential over Rayleigh fading, and the capacity there."""
+    yield from _snr_of(lab, "Rayleigh", "rayleigh", 0.0)
+    for k_factor_db in K_FACTORS_DB:
+        name = f"Rician K = {k_factor_db:g} dB,"
+        yield from _snr_of(lab, name, "rician", 10 ** (k_factor_db / 10), k_factor_db=k_factor_db)
     for snr_db in (0.0, 10.0, 20.0):
         received, relative = received_snr(lab, "rayleigh", snr_db, UNITS // 2)
         title, bits = f"Rayleigh {snr_db:g} dB: ergodic capacity", torch.log2(1 + received)
@@ -109,7 +135,7 @@ def snr(lab: Lab) -> Iterator[Finding]:
         yield _also(mean(title, bits, theory.ergodic_capacity(snr_db)), slope * relative)
 
 
-def snr_of(lab: Lab, name: str, kind: str, k_factor: float, options: Options) -> Iterator[Finding]:
+def _snr_of(lab: Lab, name: str, kind: str, k_factor: float, **options: float) -> Iterator[Finding]:
     """Mean and distribution of the received SNR at 10 dB."""
     received, relative = received_snr(lab, kind, 10.0, UNITS // 2, **options)
     yield _also(mean(f"{name} 10 dB: mean received SNR", received, 10.0), 10.0 * relative)

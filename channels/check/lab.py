@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,7 +60,3 @@ class Lab:
     def bits(self, *shape: int, key: str) -> Tensor:
         """Independent fair bits, as floats."""
         return torch.randint(2, shape, generator=self.generator(key), device=self.device).float()
-
-
-Options = dict[str, Any]
-"""Keyword arguments of a link."""

@@ -6,11 +6,9 @@ import math
 
 import pytest
 import torch
-from scipy.special import exp1
-from scipy.stats import norm
 from torch import Tensor
 
-from channels import Link, make_link
+from channels import Link, make_link, theory
 
 N = 100_000
 NO = 0.1
@@ -45,19 +43,6 @@ def decide_qam16(symbols: Tensor) -> Tensor:
     return torch.stack([parts < 0, parts.abs() > 2 / math.sqrt(10)], -1).flatten(1).long()
 
 
-def theory(kind: str, bits: int, snr_db: float) -> float:
-    """Uncoded bit error rate, Proakis; Rayleigh averages each Q over an exponential Eb/N0."""
-    g = 10 ** (snr_db / 10) / bits
-
-    def q(c: float) -> float:
-        """Q(sqrt(2 c g)), or its mean over Rayleigh fading."""
-        if kind == "awgn":
-            return float(norm.sf(math.sqrt(2 * c * g)))
-        return (1 - math.sqrt(c * g / (1 + c * g))) / 2
-
-    return q(1) if bits == 2 else (3 * q(2 / 5) + 2 * q(18 / 5) - q(10)) / 4
-
-
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 @pytest.mark.parametrize("bits", [2, 4])
 @pytest.mark.parametrize("snr_db", [4.0, 10.0])
@@ -68,7 +53,7 @@ def test_uncoded_bit_error_rate(kind, bits, snr_db, stack, within):
     up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (2,)).items()}
     received = link.transmit(symbols, up, torch.tensor([snr_db], dtype=torch.float64))
     wrong = (decide_qpsk if bits == 2 else decide_qam16)(received) != sent
-    within(wrong.double().mean(-1), theory(kind, bits, snr_db))
+    within(wrong.double().mean(-1), theory.bit_error_rate(bits, snr_db, fading=kind == "rayleigh"))
 
 
 @pytest.mark.parametrize("kind", ["mmse", "zf", "none"])
@@ -79,14 +64,8 @@ def test_mean_square_error_after_equalising(kind, stack, within):
     _, symbols = qpsk(torch.Generator().manual_seed(4))
     error = (link.transmit(symbols, up, SNR_DB) - symbols).abs().square()[0]
     power = up["fading"][0].abs().square()
-    if kind == "none":  # |h - 1|^2 + no
-        within(error, 2 + NO)
-    elif kind == "mmse":
-        assert NO * math.exp(NO) * exp1(NO) == pytest.approx(0.2015, abs=5e-5)
-        within(error, NO * math.exp(NO) * exp1(NO))
-    else:
-        assert NO * math.exp(0.01) * exp1(0.01) == pytest.approx(0.408, abs=5e-4)
-        within(error[power > 0.01], NO * math.exp(0.01) * exp1(0.01))
+    known = power > (0.01 if kind == "zf" else 0.0)
+    within(error[known], theory.mean_square_error(kind, NO, least=0.01 if kind == "zf" else 0.0))
     if kind == "zf":  # given h: the error in units of no/|h|^2 is exponential with mean 1
         within(error * power / NO, 1.0)
 

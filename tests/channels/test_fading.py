@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from channels import make_link
+from channels import make_link, theory
 from channels.fading import COHERENCES
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)  # two-sided probability, the smallest p-value that a test here accepts
@@ -39,7 +39,7 @@ def test_rayleigh_power_and_phase():
     assert abs(power.mean() - 1) < 5 / math.sqrt(N)  # var|h|^2 = 1
     assert abs(power.var() - 1) < 5 * math.sqrt(8 / N)  # variance of a sample variance: (mu4 - 1) / N, mu4 = 9
     for a in (0.1, 1.0, 3.0):
-        p = 1 - math.exp(-a)
+        p = theory.power_cdf(a)
         assert abs((power < a).double().mean() - p) < 5 * math.sqrt(p * (1 - p) / N)
     assert stats.kstest(power.numpy(), "expon").pvalue > FIVE_SIGMA
     assert stats.kstest(h.angle().numpy(), stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > FIVE_SIGMA
@@ -53,7 +53,7 @@ def test_rician_power_and_k_factor(k_factor_db):
     h = link.draw([N], 2, torch.Generator().manual_seed(4), torch.float64)["fading"][:, 0]
     power = h.abs().square()
     law = stats.ncx2(2, 2 * k, scale=1 / (2 * (k + 1)))  # |h|^2 = (a^2 + b^2), a, b normal of variance 1 / (2 (K + 1))
-    variance = (1 + 2 * k) / (1 + k) ** 2
+    variance = theory.power_variance(k)
     assert law.var() == pytest.approx(variance, rel=1e-4) if k < 1e6 else variance < 1e-9
     assert abs(power.mean() - 1) < 5 * math.sqrt(variance / N)
     assert abs(h.mean()) < 5 / math.sqrt(N)  # the line of sight has no fixed phase
@@ -114,7 +114,7 @@ def test_received_snr_of_a_block_is_exponential(stack):
     received = faded.abs().square().mean(-1).flatten() / noise.abs().square().mean()
     no_error = 1 / math.sqrt(8 * blocks)  # relative standard error of the measured noise
     assert abs(received.mean() - 10) < 5 * 10 * math.hypot(1 / math.sqrt(blocks), no_error)
-    outage = 1 - math.exp(-0.1)
+    outage = theory.power_cdf(0.1)
     assert abs((received < 1).double().mean() - outage) < 5 * (
         math.sqrt(outage * (1 - outage) / blocks) + 0.1 * math.exp(-0.1) * no_error
     )
