@@ -10,8 +10,8 @@ import json
 import os
 import random
 import signal
+import stat
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -35,8 +35,8 @@ def request(folder: Path, store: str) -> RunConfig:
     return worlds.request("fedcl", out=str(folder), channel=channel, train=train, store=store)
 
 
-def attempt(config: RunConfig, prepare: Callable[[], None] = lambda: None, delay: float | None = None) -> bool:
-    """A run in a process of its own, which is killed after `delay` seconds; whether it ended by itself."""
+def attempt(config: RunConfig, prepare: Callable[[], object] = lambda: None) -> bool:
+    """A run in a process of its own; whether it ended by itself and was not killed."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -48,9 +48,6 @@ def attempt(config: RunConfig, prepare: Callable[[], None] = lambda: None, delay
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-    if delay is not None:
-        time.sleep(delay)
-        os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) != 0:
         raise SystemExit(f"{config.out} failed")
@@ -84,13 +81,17 @@ class Traced:
         return written + self.file.write(data[half:])
 
 
-def trace(event: Event) -> None:
-    """From now on `event` is told what this process does to files that it opened for writing."""
+def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """From now on `event` is told what this process does to files that it opened for writing; `put` is the patcher."""
     names: dict[int, str] = {}
 
     def called(path: Any) -> str:
         """A file's name, with or without its temporary one."""
         return Path(path).name.removeprefix(".").partition(f".{os.getpid()}")[0]
+
+    def synced(descriptor: int) -> str:
+        """The name of an open file; a folder's number was a file's before."""
+        return "a folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else names.get(descriptor, "rows")
 
     def open_(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         file = opened(path, mode, *arguments, **options)
@@ -113,10 +114,10 @@ def trace(event: Event) -> None:
         return call
 
     opened, written = Path.open, os.pwrite
-    Path.open = open_  # type: ignore[method-assign, assignment]
-    os.pwrite = pwrite  # type: ignore[assignment]
-    os.fsync = around(os.fsync, lambda descriptor: names.get(descriptor, "another file"))
-    os.replace = around(os.replace, lambda source, target: called(target))
+    put(Path, "open", open_)
+    put(os, "pwrite", pwrite)
+    put(os, "fsync", around(os.fsync, synced))
+    put(os, "replace", around(os.replace, lambda source, target: called(target)))
 
 
 def note(path: Path) -> None:
@@ -160,16 +161,23 @@ def report(config: RunConfig, deaths: int, events: list[str]) -> None:
     print(json.dumps({"run": Path(str(config.out)).name, "deaths": deaths, "events": events}), flush=True)
 
 
+def last(seconds: float) -> None:
+    """Lets this process have so much of a processor's time; then the system ends it at once, as by SIGKILL."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def whole(folder: Path, store: str) -> tuple[list[str], float]:
-    """Runs that nobody kills; returns the names of their events, in order, and the seconds that they take."""
+    """Runs that nobody kills; returns the names of their events, in order, and a run's processor seconds."""
     run(request(folder / "first", store))
     assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose the other threads"
     attempt(request(folder / "traced", store), partial(note, folder / "events"))
     events = (folder / "events").read_text().splitlines()
-    begun = time.monotonic()
+    begun = os.times()
     attempt(request(folder / "whole", store))
+    ended = os.times()
     report(request(folder / "whole", store), 0, events)
-    return events, time.monotonic() - begun
+    return events, ended.children_user + ended.children_system - begun.children_user - begun.children_system
 
 
 def die_at_events(folder: Path, store: str, number: int, events: list[str], rng: random.Random) -> None:
@@ -182,11 +190,11 @@ def die_at_events(folder: Path, store: str, number: int, events: list[str], rng:
 
 
 def die_at_times(folder: Path, store: str, number: int, seconds: float, rng: random.Random) -> None:
-    """Runs that are killed at random times, up to four times each, until there are `number` deaths."""
+    """Runs that are ended at random times, up to four times each, until there were `number` deaths."""
     total = 0
     for i in range(number):
         config, deaths = request(folder / f"time-{i}", store), 0
-        while deaths < min(4, number - total) and not attempt(config, delay=rng.uniform(0, seconds)):
+        while deaths < min(4, number - total) and not attempt(config, partial(last, rng.uniform(0, seconds))):
             deaths += 1
         attempt(config)
         report(config, deaths, [])
@@ -196,11 +204,11 @@ def die_at_times(folder: Path, store: str, number: int, seconds: float, rng: ran
 
 
 def main(folder: Path, store: str, number: int) -> None:
-    """All of these, with `number` deaths of each kind."""
+    """All of these: `number` runs that die at events, half as many deaths at times."""
     rng = random.Random(f"kill {store}")
     events, seconds = whole(folder, store)
     die_at_events(folder, store, number, events, rng)
-    die_at_times(folder, store, number, 0.7 * seconds, rng)
+    die_at_times(folder, store, number // 2, 0.7 * seconds, rng)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import torch
 
 from semcom import runner
 from semcom.config import ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, RunError, TrainConfig
+from semcom.engine import checkpoint
 from semcom.engine import fit as fit_module
 from semcom.engine.checkpoint import restore, state_dict
 from semcom.registry import METHODS
@@ -200,26 +202,112 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
     assert "is a file" in one_line(error.value)
 
 
-def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path) -> None:
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("exploded"),)
+
+
+def unusable(good: dict[str, Any]) -> dict[str, Any]:
+    """Contents of checkpoints that are whole but are not this run's."""
+    progress, state = good["progress"], good["state"]
+    counters: dict[str, Any] = {
+        "no round": {name: v for name, v in progress.items() if name != "round"},
+        "a round of text": progress | {"round": "3"},
+        "a round after the last one": progress | {"round": 7},
+        "seconds of text": progress | {"seconds": {"train": "long"}},
+        "no traffic": progress | {"air": {}},
+        "a list": [1, 2],
+    }
+    states: dict[str, Any] = {
+        "a list": [1, 2],
+        "nothing": {},
+        "None": None,
+        "a tensor": torch.zeros(3),
+        "lists": {name: [v] for name, v in state.items()},
+        "numbers": dict.fromkeys(state, 3),
+        "a bomb": Bomb(),
+    }
+    return {
+        "another run": good | {"hash": "0" * 12},
+        "no run": {"weights": torch.zeros(2)},
+        "a list": [1, 2],
+        "nothing but the hash": {"hash": good["hash"]},
+        **{f"counters: {name}": good | {"progress": value} for name, value in counters.items()},
+        **{f"state: {name}": good | {"state": value} for name, value in states.items()},
+    }
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in the folder changes, although another chunk would be stored, and nothing in the file is executed."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "out"
+    config = worlds.request(out=str(folder))
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    good, rng = (folder / CHECKPOINT).read_bytes(), random.Random(0)
+    wrong: dict[str, bytes] = {"half": good[: len(good) // 2], "empty": b"", "text": b"text", "longer": good + b"."}
+    for name, content in unusable(stored(config)).items():
+        checkpoint.save(tmp_path / "made", content)
+        wrong[name] = (tmp_path / "made").read_bytes()
+    torch.save(Bomb(), tmp_path / "made")
+    wrong["a bomb"] = (tmp_path / "made").read_bytes()
+    for at in rng.sample(range(len(good)), 20):
+        wrong[f"bit {at}"] = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
+    for name, data in wrong.items():
+        (folder / CHECKPOINT).write_bytes(data)
+        before = snapshot(folder)
+        with pytest.raises(RunError) as error:
+            run(dataclasses.replace(config, chunk=3))
+        assert f"{folder / CHECKPOINT}: " in one_line(error.value) and "move it away" in str(error.value), name
+        assert snapshot(folder) == before and not Path("exploded").exists(), name
+    (folder / CHECKPOINT).write_bytes(good)
+    assert len(run(config).metrics) == 6
+
+
+def test_metrics_or_a_summary_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> None:
     config = worlds.request(out=str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
-    good = (tmp_path / CHECKPOINT).read_bytes()
-    other = stored(config) | {"hash": "0" * 12}
-    wrong = [good[: len(good) // 2], b"", b"text"]
-    for content in (other, [1, 2], {"weights": torch.zeros(2)}):
-        torch.save(content, tmp_path / "made")
-        wrong.append((tmp_path / "made").read_bytes())
-        (tmp_path / "made").unlink()
-    for content in wrong:
-        (tmp_path / CHECKPOINT).write_bytes(content)
+    rows = (tmp_path / METRICS).read_bytes().splitlines(keepends=True)
+    for name, content, message in (
+        (METRICS, rows[0] + rows[2], "lacks rows of rounds 1 to 3"),
+        (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks rows of rounds 1 to 3"),
+        (METRICS, b"", "lacks rows of rounds 1 to 3"),
+        (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks rows of rounds 1 to 3"),
+        (SUMMARY, b"{", "not a summary"),
+        (SUMMARY, b"{}", "is of round 3 though the run is finished"),
+    ):
+        good = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
+        (tmp_path / name).write_bytes(content)
         before = snapshot(tmp_path)
-        with pytest.raises(RunError) as error:
+        with pytest.raises(RunError, match=message) as error:
             run(config)
-        assert "move it away" in one_line(error.value)
+        one_line(error.value)
         assert snapshot(tmp_path) == before
-    (tmp_path / CHECKPOINT).write_bytes(good)
+        (tmp_path / name).write_bytes(good) if good is not None else (tmp_path / name).unlink()
     assert len(run(config).metrics) == 6
+
+
+def test_halves_of_files_are_removed_when_a_folder_is_opened(tmp_path: Path) -> None:
+    ours = [f".{name}.{pid}.part" for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT) for pid in (1, 99999)]
+    others = [".notes.txt.12.part", f".{CHECKPOINT}.mine.part", f"{CHECKPOINT}.12.part"]
+    for name in (*ours, *others):
+        (tmp_path / name).write_text("half")
+    run(worlds.request(out=str(tmp_path)))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {CONFIG, METRICS, SUMMARY, CHECKPOINT, ".lock", *others}
+
+
+def test_a_request_that_turns_out_wrong_late_leaves_no_folder(tmp_path: Path) -> None:
+    config = worlds.request("local", encoder="test-dropout", out=str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="Dropout"):
+        run(config)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").write_text("precious")
+    with pytest.raises(ConfigError, match="Dropout"):
+        run(config)
+    assert (tmp_path / "out" / "notes").read_text() == "precious"
 
 
 def test_a_run_touches_no_global_generator(tmp_path: Path) -> None:
