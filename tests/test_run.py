@@ -227,6 +227,22 @@ def unusable(good: dict[str, Any]) -> dict[str, Any]:
         "numbers": dict.fromkeys(state, 3),
         "a bomb": Bomb(),
     }
+    rows = state["model"]["0"]["rows"]
+    wrong: dict[str, Any] = {
+        "no ids": {"ids": None},
+        "fractions for ids": {"ids": rows["ids"].double()},
+        "a client twice": {"ids": rows["ids"][[0, 0, 1, 2]]},
+        "an unknown client": {"ids": rows["ids"] + 1},
+        "a row too few": {"records": rows["records"][1:]},
+        "short rows": {"records": [record[:3] for record in rows["records"]]},
+        "rows of text": {"records": ["a"] * 4},
+        "rows of other numbers": {"records": [record.double() for record in rows["records"]]},
+        "rows in no file": {"records": None},
+        "rows in another file": {"records": None, "file": CONFIG, "slots": torch.full((4, 2), 10**12)},
+        "no layout": {"layout": {}},
+    }
+    for name, values in wrong.items():
+        states[name] = state | {"model": {"0": state["model"]["0"] | {"rows": rows | values}}}
     return {
         "another run": good | {"hash": "0" * 12},
         "no run": {"weights": torch.zeros(2)},
@@ -241,7 +257,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
     """Nothing in the folder changes, although another chunk would be stored, and nothing in the file is executed."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "out"
-    config = worlds.request(out=str(folder))
+    config = worlds.request("local", out=str(folder))
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
     good, rng = (folder / CHECKPOINT).read_bytes(), random.Random(0)

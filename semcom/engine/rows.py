@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -162,6 +162,8 @@ class Disk:
 
         Raises RunError where a record is not what was written.
         """
+        if (max(indices, default=-1) + 1) * self.size > os.fstat(self.descriptor).st_size:
+            raise RunError(f"{self.path}: a row is missing; the file was cut")
         slots = max([self.slots, *(index + 1 for index in indices)])
         unclaimed = {*self.free, *range(self.slots, slots)} - set(indices)
         self.slots, self.free = slots, sorted(unclaimed, reverse=True)
@@ -228,16 +230,31 @@ class Rows:
 
     def restored(self, values: Any, ids: np.ndarray, folder: Path | None, team: Team) -> Rows:
         """Rows of the clients `ids` as `values` of an earlier process describe them; see `checkpoint.restore`."""
-        if not isinstance(values, dict) or values.get("layout") != self.layout.values():
+        if not self._fit(values, ids):
             raise RunError(MISFIT)
         clients = values["ids"].tolist()
-        if not set(clients) <= set(ids.tolist()):
-            raise RunError(MISFIT)
         if "records" in values:
             handles = [self.shelf.keep(record) for record in values["records"]]
         else:
             handles = self._from_file(values, folder, team)
         return replace(self, changed=dict(zip(clients, handles, strict=True)))
+
+    def _fit(self, values: Any, ids: np.ndarray) -> bool:
+        """Whether `values` are rows of these clients, one each, with this layout: who made a file may have erred."""
+        if not isinstance(values, dict) or values.get("layout") != self.layout.values():
+            return False
+        clients, slots, records = (values.get(name) for name in ("ids", "slots", "records"))
+        n = len(clients) if isinstance(clients, Tensor) and clients.dim() == 1 else -1
+        if not _is_tensor(clients, torch.int64, n) or len(set(clients.tolist()) & set(ids.tolist())) != n:
+            return False
+        if records is None:
+            return (
+                isinstance(values.get("file"), str)
+                and _is_tensor(slots, torch.int64, n, 2)
+                and bool((slots >= 0).all())
+            )
+        whole = isinstance(records, list) and all(_is_tensor(r, torch.uint8, self.layout.size) for r in records)
+        return whole and len(records) == n
 
     def _record(self, handle: Any) -> Tensor:
         """A record on the host; one that lies there is not copied, as no record ever changes."""
@@ -269,3 +286,8 @@ class Rows:
             team.broadcast(buffer)
             handles.append(held[i] if mine else self.shelf.keep(buffer))
         return handles
+
+
+def _is_tensor(value: Any, dtype: torch.dtype, *shape: int) -> TypeGuard[Tensor]:
+    """Whether something from a file is a tensor of this type and shape."""
+    return isinstance(value, Tensor) and value.dtype == dtype and value.shape == shape
