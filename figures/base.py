@@ -1,4 +1,4 @@
-"""What a figure is: numbers taken from a sweep's table, a way to draw them, and a caption."""
+"""What a figure is: numbers, taken from a sweep's table or measured on the spot, a way to draw them, and a caption."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure of the registry."""
+    """A figure of a sweep's results."""
 
     name: str
     """Its name on the command line, and that of its files."""
@@ -25,3 +25,21 @@ class Drawing:
     """Draws the numbers."""
     caption: Callable[[pd.DataFrame], str]
     """From the numbers to what they are: what is plotted, what error bars mean."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure that needs no results: it measures its numbers in less than a minute, the same ones every time."""
+
+    name: str
+    """As of a `Drawing`."""
+    title: str
+    """What it is, in one line."""
+    numbers: Callable[[], pd.DataFrame]
+    """Measures what is drawn and what the CSV holds, nothing else."""
+    draw: Callable[[Axes, pd.DataFrame], None]
+    """As of a `Drawing`."""
+    caption: Callable[[pd.DataFrame], str]
+    """As of a `Drawing`."""
+    table: Callable[[pd.DataFrame], pd.DataFrame]
+    """From the numbers to the table on the figure's page, as texts."""

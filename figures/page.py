@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from experiments.registry import experiment
 from experiments.table import aggregate, markdown_table
-from figures.base import Drawing
+from figures.base import Drawing, Measured
+from semcom.results import commit, versions
 
 SETTING = {
     "data.name": "dataset",
@@ -25,7 +28,7 @@ SETTING = {
 
 
 def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
-    """The page as Markdown.
+    """The page of a sweep's figure as Markdown.
 
     Args:
         chosen: the figure.
@@ -36,24 +39,49 @@ def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
     cells = aggregate(frame, source.axis)
     failed = int((frame["status"] == "failed").sum())
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
-    return "\n".join(
-        [
-            f"# {chosen.name}: {source.title}",
-            "",
-            f"![{source.title}]({chosen.name}.png)",
-            "",
-            f"{chosen.caption(numbers)}{missing}",
-            "",
-            markdown_table(cells, source.axis),
-            "",
-            *(f"* {name}: {text}" for name, text in _facts(chosen, frame, source.paper)),
-            "",
-            "```sh",
-            frame["command"].iloc[0],  # it draws the figure, too
-            "```",
-            "",
-        ]
-    )
+    table = markdown_table(cells, source.axis)
+    command = frame["command"].iloc[0]  # it draws the figure, too
+    facts = _facts(chosen, frame, source.paper)
+    return _page(chosen.name, source.title, f"{chosen.caption(numbers)}{missing}", table, facts, command)
+
+
+def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
+    """The page of a figure that measured its own `numbers`, as Markdown."""
+    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    facts = [
+        ("Versions", installed),
+        ("Commit", commit() or "not known"),
+        ("Plotted numbers", f"{chosen.name}.csv"),
+    ]
+    table = _markdown(chosen.table(numbers))
+    return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, f"semcom figure {chosen.name}")
+
+
+def _page(name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], command: str) -> str:
+    """Heading, picture, caption, table, facts, command."""
+    lines = [
+        f"# {name}: {title}",
+        "",
+        f"![{title}]({name}.png)",
+        "",
+        caption,
+        "",
+        table,
+        "",
+        *(f"* {fact}: {text}" for fact, text in facts),
+        "",
+        "```sh",
+        command,
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _markdown(texts: pd.DataFrame) -> str:
+    """A table of texts: the first column to the left, the others to the right."""
+    head = [f"| {' | '.join(texts)} |", "| --- |" + " ---: |" * (texts.shape[1] - 1)]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in texts.itertuples(index=False))])
 
 
 def _facts(chosen: Drawing, frame: pd.DataFrame, paper: str) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Renders a figure from stored results: PDF, PNG, the plotted numbers as CSV, and a page with table and caption."""
+"""Renders a figure as PDF and PNG, with the plotted numbers as CSV and a page of caption and table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments.base import SCALES
 from experiments.registry import experiment
-from figures.base import Drawing
+from figures.base import Drawing, Measured
 from figures.registry import drawing
 from semcom.config import ConfigError
 from semcom.files import write_atomically
@@ -16,31 +16,41 @@ from semcom.files import write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
+RENDERED = Path("figures") / "rendered"
+
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
-    """Draws a figure from the table of a sweep; nothing is trained.
+    """Draws a figure; nothing is trained.
 
     Args:
         name: a figure of `figures.registry`.
         results: folder of a sweep, or its results.parquet (None: results/<experiment>-<scale> with the largest scale
-            that is there).
-        out: folder of the files (None: figures/rendered/<scale>).
+            that is there). A figure that measures its own numbers takes none.
+        out: folder of the files (None: figures/rendered/<scale>, or figures/rendered for one that measures itself).
 
     Returns:
         <name>.pdf, <name>.png (300 dpi), <name>.csv (the plotted numbers), <name>.md (table, caption, command).
 
     Raises:
-        ConfigError: no such figure, no results, results of another experiment, or none that finished.
+        ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, or none
+            that finished.
     """
+    from figures import page
+
     chosen = drawing(name)
+    if isinstance(chosen, Measured):
+        if results is not None:
+            raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
+        numbers = chosen.numbers()
+        return _write(chosen, numbers, page.measured(chosen, numbers), RENDERED if out is None else Path(out))
     frame = _read(chosen, Path(results) if results is not None else _largest_scale(chosen.experiment))
     numbers = chosen.numbers(frame)
     if numbers.empty:
         raise ConfigError(
             f"results: no run of {chosen.experiment} finished; repeat it with: {frame['command'].iloc[0]}"
         )
-    folder = Path(out) if out is not None else Path("figures") / "rendered" / str(frame["scale"].iloc[0])
-    return _write(chosen, frame, numbers, folder)
+    folder = RENDERED / str(frame["scale"].iloc[0]) if out is None else Path(out)
+    return _write(chosen, numbers, page.page(chosen, frame, numbers), folder)
 
 
 def _largest_scale(name: str) -> Path:
@@ -71,16 +81,16 @@ def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _write(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame, folder: Path) -> list[Path]:
-    """Draws the numbers and writes the four files, each all or nothing."""
+def _write(chosen: Drawing | Measured, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
+    """Draws the numbers and writes the four files, the page's text among them, each all or nothing."""
     from matplotlib.figure import Figure
 
-    from figures import page, style
+    from figures import style
 
     with style.ieee():
         figure = Figure()
         chosen.draw(figure.add_subplot(), numbers)
         contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
     contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
-    contents["md"] = page.page(chosen, frame, numbers).encode()
+    contents["md"] = text.encode()
     return [write_atomically(folder / f"{chosen.name}.{kind}", data) for kind, data in contents.items()]

@@ -1,0 +1,94 @@
+"""Distribution of the SNR that blocks are received with: closed forms as lines, measurements as points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from channels import theory
+from figures.base import Measured
+from figures.channel_style import covered, legend, points
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SNR_DB = 10.0
+ARMS: tuple[tuple[str, str, dict[str, Any], float], ...] = (
+    ("Rayleigh", "rayleigh", {}, 0.0),
+    ("Rician, $K$ = 3 dB", "rician", {"k_factor_db": 3.0}, 10**0.3),
+    ("Rician, $K$ = 9 dB", "rician", {"k_factor_db": 9.0}, 10**0.9),
+)
+"""Name, link, its options, linear K-factor."""
+BLOCKS = 400_000
+LOWEST_DB, HIGHEST_DB = -20.0, 20.0
+LEAST, MOST = 1e-4, 0.999
+"""Probabilities between which it is measured."""
+
+
+def numbers() -> pd.DataFrame:
+    """Rows per link and level (dB): the share of blocks received below it; measured with a 95% interval [low, high]."""
+    import torch
+
+    from channels.check import Lab
+    from channels.check.fading import received_snr
+
+    lab, levels = Lab(torch.device("cpu")), np.arange(LOWEST_DB, HIGHEST_DB + 0.25, 0.25)
+    frames = []
+    for name, kind, options, k_factor in ARMS:
+        received, _ = received_snr(lab, kind, SNR_DB, BLOCKS, **options)
+        received_db = np.sort(10 * np.log10(received.numpy()))
+        expected = theory.power_cdf(10 ** ((levels - SNR_DB) / 10), k_factor)
+        share = np.searchsorted(received_db, levels) / BLOCKS
+        at = (levels % 2 == 0) & (expected >= LEAST) & (expected <= MOST)
+        spread = 1.96 * np.sqrt(share * (1 - share) / BLOCKS)
+        found = pd.DataFrame({"measured": share, "low": share - spread, "high": share + spread, "blocks": BLOCKS})
+        frame = pd.DataFrame({"link": name.replace("$", ""), "level_db": levels, "theory": expected})
+        frames.append(pd.concat([frame, found[at]], axis=1))
+    return pd.concat(frames, ignore_index=True)
+
+
+def draw(axes: Axes, cells: pd.DataFrame) -> None:
+    """A line and its points per link."""
+    for arm, (name, *_) in enumerate(ARMS):
+        points(axes, cells[cells["link"] == name.replace("$", "")], "level_db", name, arm)
+    axes.set_yscale("log")
+    axes.set_ylim(LEAST, 1.6)
+    axes.set_xlim(LOWEST_DB - 1, HIGHEST_DB)
+    axes.set_xlabel("Received SNR of a block (dB)")
+    axes.set_ylabel("Cumulative distribution")
+    legend(axes)
+
+
+def caption(cells: pd.DataFrame) -> str:
+    """What lines, points and intervals are."""
+    return (
+        f"Distribution of the SNR with which blocks of one fading coefficient are received at snr_db = {SNR_DB:g}: the "
+        "probability that a block is below a level (outage). Lines: closed forms of `channels.theory`, exponential "
+        f"for Rayleigh; points: measured over {BLOCKS:,} blocks of 8 symbols, power of the faded symbols over the "
+        f"power of the noise. Bars: 95% intervals, smaller than the markers almost everywhere; {covered(cells)}."
+    )
+
+
+def table(cells: pd.DataFrame) -> pd.DataFrame:
+    """The measured points."""
+    found = cells.dropna()
+    columns = {
+        "link": found["link"],
+        "level dB": found["level_db"].map("{:g}".format),
+        "theory": found["theory"].map("{:.4g}".format),
+        "measured": found["measured"].map("{:.4g}".format),
+        "95% interval": found["low"].map("{:.4g}".format) + " to " + found["high"].map("{:.4g}".format),
+    }
+    return pd.DataFrame(columns)
+
+
+CHANNEL_SNR = Measured(
+    name="channel-snr",
+    title="Distribution of the received SNR against theory",
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    table=table,
+)

@@ -1,0 +1,44 @@
+"""What the figures of the channel share: a closed form as a line, measurements as points with their intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from figures.style import line_styles
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, arm: int) -> None:
+    """Draws `theory` over column `x` and, where there is one, `measured` with [`low`, `high`], in an arm's style."""
+    style = line_styles(arm + 1)[arm]
+    line = {name: style[name] for name in ("color", "linestyle")}
+    mark = {"color": style["color"], "marker": style["marker"], "markerfacecolor": "none"}
+    found = cells.dropna()
+    interval = [found["measured"] - found["low"], found["high"] - found["measured"]]
+    axes.plot(cells[x], cells["theory"], marker="none", **line)
+    axes.errorbar(found[x], found["measured"], yerr=interval, capsize=0, linestyle="none", **mark)
+    axes.plot([], [], label=label, **(line | mark))  # the legend's: both in one
+
+
+def legend(axes: Axes) -> None:
+    """A legend above the axes, since lines are everywhere inside, that says what lines and points are."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.set_figheight(3.0)  # room for it
+    axes.legend(
+        title="Lines: theory. Points: measured, 95% intervals.",
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=2,
+        frameon=False,
+    )
+
+
+def covered(cells: pd.DataFrame) -> str:
+    """How many of the intervals hold the closed form."""
+    found = cells.dropna()
+    holds = (found["low"] <= found["theory"]) & (found["theory"] <= found["high"])
+    return f"{int(holds.sum())} of {len(found)} hold the closed form"
