@@ -146,7 +146,7 @@ class StackedModel:
         like = next(iter(tensors.values())) if x is None else x
         if self.autocast is None:
             return _stacked(module, tensors, x)
-        with casting(self.autocast, like.device):
+        with casting(self.autocast, like.device, stacked=len(like) > 1):
             return _stacked(module, tensors, x).to(like.dtype)
 
 
