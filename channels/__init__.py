@@ -29,6 +29,7 @@ LINKS: Registry[type[Link]] = Registry(
         "awgn": "channels.fading:AWGN",
         "rayleigh": "channels.fading:Rayleigh",
         "rician": "channels.fading:Rician",
+        "ofdm": "channels.ofdm:OFDM",
     },
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""

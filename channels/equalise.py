@@ -1,9 +1,9 @@
-"""One-tap equalisers with perfect channel knowledge: received `y = h x + n`, estimate `w y`.
+"""One-tap equalisers: received `y = h x + n`, estimate `w y`, where the receiver takes g for h.
 
-| name | w | effective gain a = w h |
+| name | w | effective gain a = w h, for g = h |
 | --- | --- | --- |
-| `zf` | 1 / h | 1 |
-| `mmse` | conj(h) / (\\|h\\|^2 + no) | \\|h\\|^2 / (\\|h\\|^2 + no), biased towards zero |
+| `zf` | 1 / g | 1 |
+| `mmse` | conj(g) / (\\|g\\|^2 + no) | \\|h\\|^2 / (\\|h\\|^2 + no), biased towards zero |
 | `none` | 1 | h |
 """
 
@@ -15,13 +15,16 @@ from torch import Tensor
 EQUALISERS = ("mmse", "zf", "none")
 
 
-def equalise(name: str, gain: Tensor | None, no: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def equalise(
+    name: str, gain: Tensor | None, no: Tensor, estimate: Tensor | None = None
+) -> tuple[Tensor | None, Tensor | None]:
     """Weights w and effective gains a = w h of equaliser `name`; None stands for 1.
 
     Args:
         name: one of `EQUALISERS`.
         gain: complex gains h, or None where the channel does not fade: then there is nothing to equalise.
         no: noise variance per complex symbol, real, broadcastable to `gain`.
+        estimate: what the receiver takes for h; None: h itself.
 
     A gain of exactly zero (rows that only pad) gets weight zero, not NaN.
     """
@@ -29,9 +32,10 @@ def equalise(name: str, gain: Tensor | None, no: Tensor) -> tuple[Tensor | None,
         return None, None
     if name == "none":
         return None, gain
-    strength = gain.real.square() + gain.imag.square()
-    tiny = torch.finfo(strength.dtype).tiny
-    if name == "zf":
-        return gain.conj() / strength.clamp_min(tiny), None
-    total = (strength + no).clamp_min(tiny)
-    return gain.conj() / total, strength / total
+    known = gain if estimate is None else estimate
+    strength = known.real.square() + known.imag.square()
+    total = (strength if name == "zf" else strength + no).clamp_min(torch.finfo(strength.dtype).tiny)
+    weight = known.conj() / total
+    if estimate is not None:
+        return weight, weight * gain
+    return weight, None if name == "zf" else strength / total

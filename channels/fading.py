@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from channels.link import Link, Rows, complex_normal, one_of
+from channels.link import Link, Rows, complex_normal
+from channels.options import one_of
 from channels.power import check_even
 
 COHERENCES = ("symbol", "sample", "batch", "round")

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from channels.equalise import EQUALISERS, equalise
 from channels.meter import Meter
-from channels.power import check_even, normalise_power
+from channels.options import one_of
+from channels.power import check_even, check_finite, normalise_power
 from channels.split import Hop, Split
 
 DOWNLINKS = ("noisy", "ideal")
@@ -67,13 +68,14 @@ class Link:
     bandwidth_hz: float | None = None
     """The band of all clients, where the link knows it."""
 
-    def in_band(self, clients: int, active: int, numbers: int) -> Link:
+    def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """This link, where clients share its band.
 
         Args:
             clients: K.
             active: how many of them take part at a time.
-            numbers: real numbers that a client's mini-batch sends: a link may size its band by that.
+            batch: samples of a client's mini-batch: a link may size its band by that.
+            d: real features per sample.
 
         Raises:
             ValueError: where they do not fit.
@@ -113,6 +115,13 @@ class Link:
         """Complex gain h per symbol, broadcastable to the symbols, from stacked `rows`; None: 1 everywhere."""
         return None
 
+    def estimate(self, rows: Rows, deviation: Tensor) -> Tensor | None:
+        """What the receiver takes for h, from stacked `rows`; None: it knows h.
+
+        `deviation` is sqrt(no), real, broadcastable to the symbols.
+        """
+        return None
+
     def __call__(
         self,
         features: Tensor,
@@ -124,6 +133,7 @@ class Link:
         mask: Tensor | None = None,
         meter: Meter | None = None,
         down_meter: Meter | None = None,
+        check: bool = True,
     ) -> Tensor:
         """Scales features `[k, b, d]` to mean square 1, sends them, and returns them as received, `[k, b, d]`.
 
@@ -136,11 +146,15 @@ class Link:
             mask: bool `[k, b]`, False in rows that only pad: they get no gradient and count nowhere.
             meter: adds up the received SNR of the uplink.
             down_meter: the same for the downlink, when the gradient passes.
+            check: whether to look for features that are not finite, for which the host waits for the device. Training
+                leaves it out at each step: there, what is not finite shows in the loss.
 
         Raises:
-            ValueError: when d is odd.
+            ValueError: when d is odd, or a feature is not finite.
         """
         check_even(features.shape[-1])
+        if check:
+            check_finite(features, mask)
         uplink = self._hop(up, snr_db, features, meter)
         back = None
         if down is not None and self.downlink == "noisy":
@@ -163,18 +177,11 @@ class Link:
     def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """The realisation `rows` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
-        gain = self.gain(rows)
-        weight, effective = equalise(self.equaliser, gain, no)
-        return Hop(gain, weight, effective, rows.get("noise"), no.sqrt(), meter)
+        gain, deviation = self.gain(rows), no.sqrt()
+        weight, effective = equalise(self.equaliser, gain, no, self.estimate(rows, deviation))
+        return Hop(gain, weight, effective, rows.get("noise"), deviation, meter)
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     """Circular complex Gaussian numbers with E|z|^2 = 1, of the complex type that belongs to the real `dtype`."""
     return torch.randn(*shape, generator=generator, dtype=dtype.to_complex(), device=generator.device)
-
-
-def one_of(name: str, value: str, accepted: Sequence[str]) -> str:
-    """An option's value. Raises ValueError unless it is one of those accepted."""
-    if value not in accepted:
-        raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(accepted)}")
-    return value

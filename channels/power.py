@@ -59,6 +59,15 @@ def to_features(pairs: Tensor) -> Tensor:
     return torch.view_as_real(pairs.resolve_conj()).flatten(-2)
 
 
+def check_finite(features: Tensor, mask: Tensor | None) -> None:
+    """Raises ValueError for features `[..., d]` with NaN or infinity in a valid row; reads a number from the device."""
+    wrong = ~features.detach().isfinite()
+    if mask is not None:
+        wrong &= mask.unsqueeze(-1)
+    if wrong.any():
+        raise ValueError(f"features: {int(wrong.sum())} of {wrong.numel()} values are not finite")
+
+
 def check_even(d: int) -> None:
     """Raises ValueError when `d` real features cannot be paired into complex symbols."""
     if d < 2 or d % 2:

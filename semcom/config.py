@@ -110,9 +110,29 @@ class ChannelConfig:
     equaliser: Literal["mmse", "zf", "none"] | None = None
     """Receiver of the fading links (None: mmse)."""
     coherence: Literal["symbol", "sample", "batch", "round"] | None = None
-    """How long a fading coefficient lasts (None: sample)."""
+    """How long a fading coefficient of `rayleigh` and `rician` lasts (None: sample)."""
     k_factor_db: float | None = None
     """`rician`: power of the line of sight over that of the scattered part, in dB (None: 9)."""
+    profile: str | None = None
+    """`ofdm`: rayleigh (flat), tdl-a to tdl-e or cdl-a to cdl-e (None: tdl-a)."""
+    csi: Literal["perfect", "ls"] | None = None
+    """`ofdm`: what the receiver knows of the channel (None: perfect); ls: what it estimates from the pilots."""
+    pilots: int | tuple[int, ...] | None = None
+    """`ofdm`: pilot symbols of a slot of 14, from 0 (None: 2 and 11)."""
+    subcarriers: int | None = None
+    """`ofdm`: of the whole band (None: as many as the clients' mini-batches need in one slot)."""
+    shares: float | tuple[float, ...] | None = None
+    """`ofdm`: each client's part of the band (None: those that take part share it equally)."""
+    spacing_khz: float | None = None
+    """`ofdm`: between subcarriers (None: 15)."""
+    cyclic_prefix: float | None = None
+    """`ofdm`: length of the cyclic prefix over that of a symbol without it (None: 1/14)."""
+    delay_spread_ns: float | None = None
+    """`ofdm`: r.m.s. delay spread of TDL and CDL profiles (None: 100)."""
+    carrier_ghz: float | None = None
+    """`ofdm`: carrier frequency of TDL and CDL profiles (None: 3.5)."""
+    speed_mps: float | None = None
+    """`ofdm`: speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
 
     def options(self) -> dict[str, Any]:
         """The options of the link that are set, by name."""

@@ -120,6 +120,7 @@ class StackedModel:
             mask=mask,
             meter=s.meter,
             down_meter=s.down_meter,
+            check=False,
         )
 
     def output(self) -> Tensor:

@@ -73,7 +73,7 @@ class World:
         self.clock, self.team, self.shelves = clock or Clock(), team, 0
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.chunk = None if config.chunk == "auto" else config.chunk
-        self.link = build_link(config)
+        self.link = build_link(config, log=team.rank == 0)
         self.training_link = self.link if split or config.train.through_link else make_link("ideal")
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
