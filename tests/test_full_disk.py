@@ -51,6 +51,31 @@ def happened(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return events
 
 
+def last_before(events: list[str], at: int, name: str) -> int:
+    """Where something happened for the last time before event number `at`."""
+    return max(i for i in range(at) if events[i] == name)
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_a_checkpoint_gets_its_name_after_all_that_it_counts_on(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own bytes, the metrics and, where they lie in a file, the rows of clients are on the disk by then."""
+    events: list[str] = []
+    with monkeypatch.context() as patch:
+        trace(events.append, patch.setattr)
+        run(request(tmp_path, store=store))
+    named = [i for i, name in enumerate(events) if name == f"before replace of {CHECKPOINT}"]
+    assert len(named) == 2
+    for at in named:
+        for name in (METRICS, CHECKPOINT, *(["rows"] if store == "disk" else [])):
+            written, synced = (
+                last_before(events, at, f"{moment} {name}") for moment in ("in a write to", "after fsync of")
+            )
+            assert written < synced, name
+        assert events[at + 2] == "before fsync of a folder"
+
+
 def check_taken_up(config: RunConfig, whole: Result) -> None:
     """The run goes on where it was, and ends as if nothing had happened."""
     again = run(config)
