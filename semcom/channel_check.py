@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any
 
-from channels.check import LIMIT, Finding, Lab, findings, table
-from semcom.config import ConfigError, RunError
+import numpy as np
+
+from channels import theory
+from channels.check import CHECKS, LIMIT, Finding, Lab, findings, table
+from semcom.config import AirConfig, ConfigError, RunError
+from semcom.engine.air import Air, Traffic
 from semcom.files import write_atomically
 from semcom.request import find_device
 from semcom.results import versions
+
+CLIENTS = (4, 20)
+BAND, SAMPLES, FEATURES = 240, 90, 64
+"""Subcarriers, and a mini-batch that fills a slot of them: 240 x 12 = 90 x 32."""
 
 
 def channel_check(device: str, seed: int, json: str | None) -> None:
@@ -32,13 +41,43 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     lab = Lab(find_device(device), seed)
     installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
     print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
-    found = list(findings(lab))
+    found = list(findings(lab, {**CHECKS, "accounting": accounting}))
     print(table(found))
     if json is not None:
         facts = {"versions": versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
         write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
         print(f"written to {json}")
     _judge(found)
+
+
+def accounting(lab: Lab) -> Iterator[Finding]:
+    """K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
+    links = {"AWGN": ("awgn", {}), "OFDM": ("ofdm", {"profile": "rayleigh", "subcarriers": BAND})}
+    for name, (kind, options) in links.items():
+        alone = _traffic(lab, 1, kind, options)
+        for clients in CLIENTS:
+            together = _traffic(lab, clients, kind, options)
+            title, longer = f"{name}, {clients} clients in a band", theory.airtime_s(1.0, clients, 1.0)
+            yield _ratio(f"{title}: airtime of each / alone", longer, together.airtime_s, alone.airtime_s)
+            yield _ratio(f"{title}: energy of each / alone", 1.0, together.energy_j, alone.energy_j)
+
+
+def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
+    """What each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
+
+    def nothing(*_: Any) -> Any:
+        raise AssertionError("counting draws nothing and sends nothing")
+
+    link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
+    air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing)
+    air.begin(clients)
+    air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, classes=1)
+    return Traffic(**air.per_client_round()["up"])
+
+
+def _ratio(quantity: str, expected: float, count: float, alone: float) -> Finding:
+    """Of two counts, exact but for rounding."""
+    return Finding(quantity, expected, count / alone, expected * np.finfo(float).eps, None)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from channels.check import Finding, Lab
-from channels.check import run as checks
-from semcom import cli
+from semcom import channel_check, cli
+from semcom.engine.air import Air
 
 GOOD, BAD = Finding("E|h|^2", 1.0, 1.25, 0.125, 100), Finding("MSE", 0.5, 1.5, 0.125, 100)
 
@@ -26,7 +27,8 @@ def finds(monkeypatch: pytest.MonkeyPatch) -> None:
         if lab.seed == 3:
             yield BAD
 
-    monkeypatch.setattr(checks, "CHECKS", {"check": check})
+    monkeypatch.setattr(channel_check, "CHECKS", {"check": check})
+    monkeypatch.setattr(channel_check, "accounting", lambda lab: iter(()))
 
 
 def test_all_is_well(finds: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,6 +60,19 @@ def test_what_is_wrong_is_marked_stored_and_ends_with_status_1(
     assert out.splitlines()[4].endswith("+8.00  <- wrong") and "all within" not in out
     assert err == "semcom: error: 1 of 3 quantities are beyond 5 standard errors; the first: MSE: 1.5 is not 0.5\n"
     assert len(json.loads(file.read_text())["findings"]) == 3
+
+
+def test_accounting_of_clients_that_share_a_band() -> None:
+    found = list(channel_check.accounting(Lab(torch.device("cpu"))))
+    assert all(f.agrees for f in found)
+    assert [round(f.measured, 9) for f in found] == [4, 1, 20, 1] * 2  # airtime and energy, AWGN and OFDM
+
+
+def test_a_fault_of_the_accounting_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody has the whole band."""
+    monkeypatch.setattr(Air, "_bandwidth", lambda self, ids: 1e6)
+    found = list(channel_check.accounting(Lab(torch.device("cpu"))))
+    assert [f.agrees for f in found if "airtime" in f.quantity and "AWGN" in f.quantity] == [False, False]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Literal, get_args
 
@@ -14,6 +15,7 @@ from channels import theory
 from channels.check.fading import gains, strength
 from channels.check.finding import Finding, difference, mean
 from channels.check.lab import Lab
+from channels.profiles import lent
 
 UNITS = 200_000
 NO = 0.1
@@ -70,11 +72,10 @@ def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owne
         symbols: how many.
         owner: whose channel; constellation and max-log demapper are Sionna's for both.
     """
-    key = f"{owner} {kind} {bits} {snr_db}"
-    parts = sionna(lab, key)
+    parts, key = _sionna(), f"{owner} {kind} {bits} {snr_db}"
     sent = lab.bits(symbols, bits, key=f"bits {key}")
     x = parts.Mapper("qam", bits, device=str(lab.device))(sent)  # [symbols, 1]
-    received = _ours(lab, kind, x, snr_db, key) if owner == "ours" else _theirs(parts, kind, x, snr_db)
+    received = (_ours if owner == "ours" else _theirs)(lab, kind, x, snr_db, key)
     demapper = parts.Demapper("maxlog", "qam", bits, hard_out=True, device=str(lab.device))
     return (demapper(received, torch.ones((), device=lab.device)) != sent).double().mean(-1)
 
@@ -85,20 +86,20 @@ def _ours(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
     return lab.transmit(link, x, snr_db, key)
 
 
-def _theirs(parts: SimpleNamespace, kind: str, x: Tensor, snr_db: float) -> Tensor:
+def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
     """Symbols `[n, 1]` as they arrive through Sionna's channel."""
-    no, device = theory.noise_power(snr_db), str(x.device)
-    if kind == "awgn":
-        return parts.AWGN(device=device)(x, no)
-    y, h = parts.FlatFadingChannel(1, 1, return_channel=True, device=device)(x, no)
-    return y / h[:, 0]
+    parts, no, device = _sionna(), theory.noise_power(snr_db), str(lab.device)
+    with lent(lab.generator(f"Sionna {key}")):
+        if kind == "awgn":
+            return parts.AWGN(device=device)(x, no)
+        y, h = parts.FlatFadingChannel(1, 1, return_channel=True, device=device)(x, no)
+        return y / h[:, 0]
 
 
-def sionna(lab: Lab, key: str) -> SimpleNamespace:
-    """Sionna's parts, seeded for the draw called `key`; torch's global generator is left as it was."""
+@lru_cache(maxsize=1)
+def _sionna() -> SimpleNamespace:
+    """The parts of Sionna that are measured beside ours; torch's global generator is left as it was."""
     with torch.random.fork_rng():  # importing reseeds it
-        from sionna.phy import config
         from sionna.phy.channel import AWGN, FlatFadingChannel
         from sionna.phy.mapping import Demapper, Mapper
-    config.torch_rng(str(lab.device)).manual_seed(lab.generator(f"Sionna {key}").initial_seed())
     return SimpleNamespace(AWGN=AWGN, FlatFadingChannel=FlatFadingChannel, Mapper=Mapper, Demapper=Demapper)

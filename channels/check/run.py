@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from channels.check import errors, fading, noise
+from channels.check import errors, fading, noise, ofdm
 from channels.check.finding import Finding
 from channels.check.lab import Lab
 
@@ -18,6 +18,10 @@ CHECKS: Mapping[str, Check] = {
     "received-snr": fading.snr,
     "equalisers": errors.equalisers,
     "bit-errors": errors.bit_errors,
+    "ofdm-transparency": ofdm.transparency,
+    "ofdm-leaks": ofdm.leaks,
+    "ofdm-profiles": ofdm.profiles,
+    "ofdm-estimates": ofdm.estimates,
 }
 """Name -> what it measures. Each uses draws of its own, so one alone finds what it finds among the others."""
 

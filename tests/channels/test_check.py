@@ -12,6 +12,7 @@ from channels import Link, make_link
 from channels.check import CHECKS, Finding, Lab, findings, table
 from channels.check.finding import difference, exact, mean, probability, second_moment
 from channels.fading import AWGN, Ideal, Rayleigh
+from channels.ofdm import OFDM
 
 LAB = Lab(torch.device("cpu"))
 
@@ -42,7 +43,11 @@ def test_standard_errors_are_those_of_the_measured_quantities(monkeypatch):
         monkeypatch.setattr(f"channels.check.{module}.UNITS", 20_000)
     seeds = 60
     runs = [
-        [f for name in ("noise", "fading", "received-snr", "equalisers") for f in CHECKS[name](replace(LAB, seed=seed))]
+        [
+            f
+            for name in ("noise", "fading", "received-snr", "equalisers", "ofdm-estimates")
+            for f in CHECKS[name](replace(LAB, seed=seed))
+        ]
         for seed in range(seeds)
     ]
     quantities = [f.quantity for f in runs[0] if f.units]
@@ -137,6 +142,35 @@ class RealFade(Rayleigh):
         return rows | {"fading": (math.sqrt(2) * rows["fading"].real).to(rows["fading"].dtype)}
 
 
+class Leaking(OFDM):
+    """A hundredth of what one user sends arrives at the next."""
+
+    def __call__(self, features, up, snr_db, **named):
+        return super().__call__(features + 0.01 * features.roll(1, 0), up, snr_db, **named)
+
+
+class OFDMWithBias(OFDM):
+    """MMSE in the place of zero-forcing."""
+
+    def __init__(self, *, equaliser="mmse", **options):
+        super().__init__(equaliser="mmse" if equaliser == "zf" else equaliser, **options)
+
+
+class StrongOFDM(OFDM):
+    """Fades 1 dB above their power."""
+
+    def draw(self, sizes, d, generator, dtype=torch.float32):
+        rows = super().draw(sizes, d, generator, dtype)
+        return rows | {"fading": 10**0.05 * rows["fading"]}
+
+
+class QuietPilots(OFDM):
+    """Pilots with less noise than the data: estimates as if of two pilots."""
+
+    def estimate(self, rows, deviation):
+        return super().estimate(rows, deviation / math.sqrt(2))
+
+
 class Unscaled(Ideal):
     """Sends features at the power that they happen to have."""
 
@@ -155,6 +189,10 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
     "noise follows the fade": ({"rayleigh": EmpiricalNoise}, {"equalisers", "bit-errors"}),
     "two samples share h": ({"rayleigh": OneFade}, {"coherence"}),
     "no power normalisation": ({"ideal": Unscaled}, {"power"}),
+    "users that leak": ({"ofdm": Leaking}, {"ofdm-leaks"}),
+    "a biased equaliser": ({"ofdm": OFDMWithBias}, {"ofdm-transparency"}),
+    "OFDM with strong fades": ({"ofdm": StrongOFDM}, {"ofdm-profiles"}),
+    "estimates that are too good": ({"ofdm": QuietPilots}, {"ofdm-estimates"}),
 }
 """What may be wrong -> the links that have it, the checks that must see it."""
 
@@ -162,6 +200,7 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_beyond_five_standard_errors(fault, monkeypatch):
     monkeypatch.setattr("channels.check.errors.UNITS", 100_000)
+    monkeypatch.setattr("channels.check.ofdm.PROFILES", ("rayleigh", "tdl-a"))
     change, catching = FAULTS[fault]
     lab = replace(LAB, make=faulty(change))
     for name in catching:

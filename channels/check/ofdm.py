@@ -1,0 +1,87 @@
+"""Checks of the link `ofdm`: nothing is lost, nothing leaks, fades have power 1, and pilots estimate them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from channels import Link, theory
+from channels.check.fading import strength
+from channels.check.finding import Finding, epsilon, exact, mean
+from channels.check.lab import Lab
+from channels.power import normalise_power
+
+FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
+"""Kind of a profile -> frames that are drawn; each kind takes seconds at most."""
+PROFILES = ("rayleigh", *(f"{kind}-{letter}" for kind in ("tdl", "cdl") for letter in "abcde"))
+WIDTH = 2000
+"""Subcarriers on which estimates are looked at."""
+SNR_DB = 10.0
+
+
+def transparency(lab: Lab) -> Iterator[Finding]:
+    """Zero-forcing with a known channel: features come through without noise, gradients with any."""
+    for profile in ("rayleigh", "tdl-a", "cdl-a"):
+        link = lab.make("ofdm", profile=profile, equaliser="zf", downlink="ideal")
+        sent = lab.normal(50, 64, key="sent").requires_grad_()
+        received = lab.features(link, sent, math.inf, f"transparency {profile}")
+        apart = received.detach() - normalise_power(sent.detach())
+        yield exact(f"OFDM {profile}, ZF, no noise: received less sent", apart, 4 * epsilon(torch.float32))
+        weights = lab.normal(50, 64, key="weights")
+        yield exact(
+            f"OFDM {profile}, ZF, {SNR_DB:g} dB: gradient less that of an ideal link",
+            _gradient(lab, link, sent, weights, profile) - _gradient(lab, lab.make("ideal"), sent, weights, profile),
+            epsilon(torch.float32) * float(weights.abs().max()),
+        )
+
+
+def _gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
+    """That of the features, when `weights` is the one at the receiver."""
+    received = lab.features(link, sent, SNR_DB, f"gradient {key}")
+    return torch.autograd.grad(received, sent, weights)[0]
+
+
+def leaks(lab: Lab) -> Iterator[Finding]:
+    """Two users of one band: what one sends, or gets back, does not depend on the other."""
+    link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
+    ways = [[lab.rows(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
+    up, down = ({name: torch.cat([rows[name] for rows in way]) for name in way[0]} for way in ways)
+    mine, other = lab.normal(1, 50, 64, key="mine"), lab.normal(1, 50, 64, key="other")
+    received, gradients = [], []
+    for scale in (1.0, -3.0):
+        features = torch.cat([mine, scale * other.exp()]).requires_grad_()
+        at_station = link(features, up, lab.snr(SNR_DB).expand(2), down=down)
+        (gradient,) = torch.autograd.grad((at_station.square() * torch.cat([mine, other])).sum(), features)
+        received.append(at_station[0].detach())
+        gradients.append(gradient[0])
+    yield exact("OFDM, two users: change at one when the other sends something else", received[0] - received[1], 0.0)
+    yield exact("OFDM, two users: change of one's gradient then", gradients[0] - gradients[1], 0.0)
+
+
+def profiles(lab: Lab) -> Iterator[Finding]:
+    """E|h|^2 of a resource element; a frame is the independent unit."""
+    for profile in PROFILES:
+        link = lab.make("ofdm", profile=profile, equaliser="none")
+        frames = FRAMES[profile.split("-")[0]]
+        rows = lab.rows(link, [1] * frames, 2, f"profile {profile}")
+        h = link.transmit(lab.ones(1, frames, 1), rows, lab.snr(math.inf))
+        yield mean(f"OFDM {profile}: E|h|^2", strength(h), 1.0)
+    link = lab.make("ofdm", profile="tdl-a", equaliser="none")
+    sent, key = lab.ones(500, 32), "noise of ofdm"
+    added = lab.transmit(link, sent, SNR_DB, key) - lab.transmit(link, sent, math.inf, key)
+    yield mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
+
+
+def estimates(lab: Lab) -> Iterator[Finding]:
+    """E|estimate - h|^2 of least squares, one pilot symbol, constant channel: no, on each subcarrier for itself."""
+    link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=WIDTH)
+    for snr_db in (0.0, 10.0, 20.0, 30.0):
+        no = theory.noise_power(snr_db)
+        rows = lab.rows(link, [1] * 20, 2 * WIDTH, f"estimates {snr_db}")  # 20 frames with one data symbol each
+        deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
+        estimate, h = link.estimate(rows, deviation), link.gain(rows)
+        assert estimate is not None and h is not None
+        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate - h), no)
