@@ -24,7 +24,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measures speed: `semcom bench engine` or `semcom bench scale`; each explains its own flags with --help."""
+    """Measures speed: `semcom bench WHAT`; each of `semcom list benches` explains its own flags with --help."""
 
     quick: bool = False
     """Tiny workloads: shows that everything works; the numbers mean nothing."""
@@ -100,7 +100,33 @@ class BenchScale(Bench):
         return Outcome(scale.table(found), scale.as_json(found), found.failures())
 
 
+@dataclass(frozen=True)
+class BenchChannels(Bench):
+    """A pass through each link, forward and backward, beside the bare training step of the DCGAN encoder.
+
+    20 clients with 64 samples of 32 symbols, on one CPU thread, and on a GPU where there is one. Also what it takes to
+    draw a client's realisation of a round.
+    """
+
+    links: str | None = None
+    """Which links, separated by commas (None: all)."""
+    repeats: int | None = None
+    """Measurements of each that count, after one that does not (None: 15; with --quick 2)."""
+
+    def measure(self) -> Outcome:
+        """See `semcom.bench.channels`."""
+        from semcom.bench import channels
+
+        found = channels.bench(self.links, self.repeats, self.quick)
+        return Outcome(channels.table(found), channels.as_json(found), [])
+
+
 BENCHES: Registry[type[Bench]] = Registry(
-    "bench", {"engine": "semcom.bench.commands:BenchEngine", "scale": "semcom.bench.commands:BenchScale"}
+    "bench",
+    {
+        "engine": "semcom.bench.commands:BenchEngine",
+        "scale": "semcom.bench.commands:BenchScale",
+        "channels": "semcom.bench.commands:BenchChannels",
+    },
 )
 """What can be measured."""
