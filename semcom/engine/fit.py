@@ -137,7 +137,7 @@ class Chunk:
         for name, leaf, grad in zip(self.leaves, leaves, grads, strict=True):
             if grad is None:
                 raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")
-            leaf.grad = grad if grad.stride() == leaf.stride() else torch.empty_like(leaf).copy_(grad)
+            leaf.grad = grad if _lie_alike(grad, leaf) else torch.empty_like(leaf).copy_(grad)
 
     def step(self) -> None:
         """One step of the optimiser."""
@@ -345,6 +345,11 @@ class Means:
     def result(self) -> Log:
         """name -> `[n]`."""
         return {name: total / self.count for name, total in self.sums.items()}
+
+
+def _lie_alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape have the same order in memory, as a fused optimiser takes for granted."""
+    return all(a == b for a, b, n in zip(one.stride(), other.stride(), one.shape, strict=True) if n > 1)
 
 
 def _pick(stack: Tensor, at: Tensor, shared: bool) -> Tensor:
