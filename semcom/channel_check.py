@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from channels import theory
 from channels.check import CHECKS, LIMIT, Finding, Lab, findings, table
@@ -38,7 +39,7 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     """
     if json is not None and Path(json).is_dir():
         raise ConfigError(f"json: {json!r} is a folder; give a file")
-    lab = Lab(find_device(device), seed)
+    lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
     installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
     print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
     found = list(findings(lab, {**CHECKS, "accounting": accounting}))

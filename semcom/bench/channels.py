@@ -101,7 +101,7 @@ def bench(links: str | None = None, repeats: int | None = None, quick: bool = Fa
     repeats = (2 if quick else 15) if repeats is None else repeats
     require("repeats", repeats, COUNT)
     clients = 2 if quick else CLIENTS
-    facts, devices = machine(), ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    facts, devices = machine(), ["cpu", "cuda:0"] if torch.cuda.is_available() else ["cpu"]
     keep_freed_memory()
     with _one_thread(), torch.random.fork_rng():
         found = [_measure(torch.device(d), [CASES[name] for name in names], clients, repeats) for d in devices]
