@@ -13,8 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from channels import LINKS, Link, Meter, link_options, make_link
 
-KINDS = ["ideal", "awgn", "rayleigh", "rician"]
+OPTIONS = {"ideal": {}, "awgn": {}, "rayleigh": {}, "rician": {}, "ofdm": {}, "ofdm, ls": {"csi": "ls"}}
+KINDS = list(OPTIONS)
 B, D = 5, 8
+
+
+def of_kind(name: str) -> Link:
+    return make_link(name.split(",")[0], **OPTIONS[name])
 
 
 def features(k: int, b: int = B, d: int = D, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -24,9 +29,13 @@ def features(k: int, b: int = B, d: int = D, dtype: torch.dtype = torch.float64)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_clients_do_not_see_their_chunk(kind, dtype, stack):
-    """Forward and backward on [k, b, d] equal those of each client alone, to the bit, with an SNR per client."""
+    """Forward and backward on [k, b, d] equal those of each client alone, with an SNR per client.
+
+    To the bit, unless every symbol has a gain of its own: how products of complex numbers are rounded depends on
+    whether they fall into a vector of the processor or behind the last one.
+    """
     seeds = (1, 2, 3)
-    link = make_link(kind)
+    link = of_kind(kind)
     up, down = stack(link, [3, 2], D, seeds, dtype), stack(link, [3, 2], D, [s + 10 for s in seeds], dtype)
     snr_db, down_snr_db = torch.tensor([0.0, 9.0, math.inf]), torch.tensor([18.0, math.inf, 3.0])
     x = features(3, dtype=dtype).requires_grad_()
@@ -41,9 +50,11 @@ def test_clients_do_not_see_their_chunk(kind, dtype, stack):
         return y, gradient[clients]
 
     together, gradient = run(slice(0, 3))
+    tolerance = 32 * torch.finfo(dtype).eps if kind.startswith("ofdm") else 0.0
     for k in range(3):
         alone, own = run(slice(k, k + 1))
-        assert torch.equal(alone[0], together[k]) and torch.equal(own[0], gradient[k])
+        torch.testing.assert_close(alone[0], together[k], rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(own[0], gradient[k], rtol=tolerance, atol=tolerance)
 
 
 def test_each_client_has_its_own_snr(stack):
@@ -61,7 +72,7 @@ def test_each_client_has_its_own_snr(stack):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draw_is_a_function_of_the_generator_alone(kind):
-    link = make_link(kind)
+    link = of_kind(kind)
     before = torch.get_rng_state()
     one = link.draw([4, 4, 1], D, torch.Generator().manual_seed(3))
     up = {name: rows[None] for name, rows in one.items()}
@@ -80,8 +91,9 @@ def test_a_draw_is_a_function_of_the_generator_alone(kind):
 def test_links_of_one_seed_have_the_same_noise():
     """So two kinds of channel can be compared on common random numbers."""
     awgn = make_link("awgn").draw([4], D, torch.Generator().manual_seed(3))
-    rayleigh = make_link("rayleigh").draw([4], D, torch.Generator().manual_seed(3))
-    assert torch.equal(awgn["noise"], rayleigh["noise"])
+    for kind in KINDS[2:]:
+        other = of_kind(kind).draw([4], D, torch.Generator().manual_seed(3))
+        assert torch.equal(awgn["noise"], other["noise"])
 
 
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
@@ -130,7 +142,7 @@ def test_meter_without_noise_and_without_signal():
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_value_is_read_back_from_the_device(kind, stack):
     """Fake tensors have no values: `.item()`, or `if tensor`, raises."""
-    link = make_link(kind)
+    link = of_kind(kind)
     up = stack(link, [B], D, (1, 2))
     mode = FakeTensorMode()
     fake = {name: mode.from_tensor(rows) for name, rows in up.items()}
@@ -161,9 +173,22 @@ def test_unknown_names_and_options_are_refused_in_one_line(options, field):
     assert field in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_features_that_are_not_finite_are_refused(value, stack):
+    """Not where rows only pad, and not on demand: then they would have to be read from the device at each step."""
+    link = make_link("awgn")
+    x, up, snr_db = features(2), stack(link, [B], D, (1, 2)), torch.tensor([3.0, 9.0])
+    x[1, 4, 2:5] = value
+    with pytest.raises(ValueError, match="features: 3 of 80 values are not finite"):
+        link(x, up, snr_db)
+    mask = torch.tensor([[True] * 5, [True] * 4 + [False]])
+    assert link(x, up, snr_db, mask=mask)[mask].isfinite().all()
+    assert not link(x, up, snr_db, check=False)[1, 4].isfinite().all()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_odd_dimensions_are_refused(kind):
-    link = make_link(kind)
+    link = of_kind(kind)
     with pytest.raises(ValueError, match="dimension 7 is odd"):
         link.draw([3], 7, torch.Generator())
     with pytest.raises(ValueError, match="dimension 7 is odd"):

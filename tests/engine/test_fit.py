@@ -31,6 +31,7 @@ CHANNELS: dict[str, dict[str, Any]] = {
     "rayleigh": {"kind": "rayleigh", "snr_db": 5.0, "downlink_snr_db": "0:10"},
     "zf": {"kind": "rayleigh", "snr_db": "0:18", "equaliser": "zf", "coherence": "batch", "downlink": "ideal"},
     "none": {"kind": "rayleigh", "equaliser": "none", "coherence": "symbol"},
+    "ofdm": {"kind": "ofdm", "csi": "ls", "snr_db": 5.0, "speed_mps": 100.0},
 }
 OPTIMISERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.1},
