@@ -48,7 +48,9 @@ def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> 
         batch: whose labels and padding count.
         weight: additional weight per client, `[k]` (bool or float).
     """
-    each = torch.nn.functional.one_hot(batch.y, batch.classes).to(features.dtype) * batch.weight.unsqueeze(-1)
+    # torch's one_hot reads the smallest and the largest label first.
+    each = (batch.y.unsqueeze(-1) == torch.arange(batch.classes, device=features.device)).to(features.dtype)
+    each = each * batch.weight.unsqueeze(-1)
     if weight is not None:
         each = each * weight.to(features.dtype)[:, None, None]
     return torch.einsum("kbc,kbd->kcd", each, features), each.sum(1)
