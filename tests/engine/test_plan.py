@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from semcom.engine.plan import Plan, Schedule, pad, plan
+from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
 from tests import worlds
+from tests.engine.ops import Ops
 
 SIZE = st.integers(1, 13)
 
@@ -82,6 +84,33 @@ def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]]
             assert set(index[i].tolist()) <= set(p.order.tolist())  # padding repeats the client's own
             visited[i] += index[i][mask[i]].tolist()
     assert visited == [p.order.tolist() for p in plans]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(CHUNK, st.integers(1, 6))
+def test_what_steps_need_is_there_before_the_first_one(clients: list[tuple[int, int]], batch: int) -> None:
+    """A step only takes views of it: nothing is computed, and nothing comes from the host."""
+    plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
+    schedule = Schedule(plans)
+    with Ops() as ops:
+        cuts = [schedule.cut(step) for step in range(schedule.steps)]
+    assert set(ops.names) <= {"aten::slice", "aten::select", "aten::as_strided"} and ops.bytes == 0
+    assert len({t.untyped_storage().data_ptr() for cut in cuts for t in places(cut)}) <= 4
+
+
+@pytest.mark.parametrize("sizes", [[(2, 2, 1)], [(2, 2), (2, 2)], [(3, 3, 1), (3, 2), (1,)]])
+def test_all_of_a_schedule_lies_where_the_samples_do(sizes: list[tuple[int, ...]]) -> None:
+    """The meta device stands in for an accelerator: a tensor of the host beside it would be an error."""
+    plans = [Plan(torch.empty(sum(own), dtype=torch.int64, device="meta"), list(own), 0) for own in sizes]
+    schedule = Schedule(plans)
+    for step in range(schedule.steps):
+        cut = schedule.cut(step)
+        assert all(t.is_meta for t in places(cut)) and cut(schedule.order).shape[0] == cut.n
+
+
+def places(cut: Cut) -> list[Tensor]:
+    """The tensors of a cut."""
+    return [t for t in (cut.last, cut.mask, *(cut.at or ())) if t is not None]
 
 
 def test_pad() -> None:
