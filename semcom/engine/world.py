@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
@@ -151,7 +152,6 @@ class World:
         }
         names = {"encoder.": encoder, "head.": model.head}
         network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
-        _check_network(network, self.federation.images.shape[1:], model.features, classes)
 
         def start(part: str, client: int) -> dict[str, Tensor]:
             """A part's initial tensors: one build for all where the start is common, or the part is."""
@@ -165,6 +165,8 @@ class World:
             return layout.pack(row, 1)[0]
 
         first = {part: start(part, int(ids[0])) for part in factories}
+        tried = {name: t for row in first.values() for name, t in row.items()}
+        _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
         own_parts = [part for part in factories if not in_part(part, shared)]
         layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
@@ -367,8 +369,13 @@ def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
-def _check_network(network: SplitModel, image: torch.Size, features: int, classes: int) -> None:
-    """Raises ConfigError for a network that the engine cannot run; shapes are tried out on the meta device."""
+def _check_network(
+    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
+) -> None:
+    """Raises ConfigError for a network that the engine cannot run; it is tried out on two images.
+
+    On real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
+    """
     if any(isinstance(layer, _DropoutNd) for layer in network.modules()):
         # Its draws would come from torch's global generator: not keyed, so neither reproducible nor the same in chunks.
         raise ConfigError("model: there is a Dropout layer, whose draws the engine does not key; leave it out")
@@ -376,10 +383,13 @@ def _check_network(network: SplitModel, image: torch.Size, features: int, classe
     for name, _ in network.named_buffers():
         if name not in kept:
             raise ConfigError(f"model: the buffer {name} is not persistent, so the engine would lose it; make it so")
-    x, network = torch.empty(2, *image, device="meta"), network.eval()
+    network.eval()
+    some = next(iter(tensors.values()))
+    x = torch.zeros(2, *image, dtype=some.dtype, device=some.device)
     for part, wanted in (("encoder", features), ("head", classes)):
         try:
-            x = network.get_submodule(part)(x)
+            own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+            x = functional_call(network.get_submodule(part), own, (x,))
         except Exception as error:  # whatever a network of the user's raises
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
