@@ -52,7 +52,9 @@ def _resolve(config: RunConfig) -> RunConfig:
     for name in names:
         ENCODERS.get(name)
     _check_mix(method(config.hyper), config.method, names)
-    find_device(config.device)
+    device = find_device(config.device)
+    if config.precision == "tf32" and device.type != "cuda":
+        raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")
     return config
 
 

@@ -142,7 +142,8 @@ def run_help(*words: str) -> str:
 
 BAD: list[tuple[str, str]] = [
     ("", "command: none is given"),
-    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, list"),
+    ("train local --precision tf32 --device cpu", "precision: 'tf32' is a rounding of CUDA's, not of cpu"),
+    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, channel-check, list"),
     ("--fast", "command: '--fast' is unknown"),
     ("list", "known are methods, channels, datasets, experiments"),
     ("list figs", "list: 'figs' cannot be listed"),
