@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -46,26 +46,44 @@ class Grid:
         """Subcarriers on which data `symbols` fit into one slot; at least 1."""
         return max(1, math.ceil(symbols / len(self.data)))
 
-    def times(self, slots: int, within: Sequence[int]) -> list[int]:
-        """Numbers of the symbols `within` each slot, over a frame of some slots."""
-        return [SLOT * slot + i for slot in range(slots) for i in within]
 
-    def interpolation(self, slots: int) -> Tensor:
-        """Matrix `[data symbols, pilot symbols]` of a frame that interpolates linearly in time, float64.
+@dataclass(frozen=True)
+class Frame:
+    """The slots of a grid one after the other, as positions on a device.
 
-        Before the first pilot symbol and after the last one the line through the nearest two goes on; a single one is
+    Attributes:
+        data: numbers of the symbols that carry data, `[T]`.
+        pilots: numbers of the pilot symbols, `[P]`.
+        before, after: for each data symbol the two pilot symbols of its interpolation, of 0 to P - 1, `[T]`.
+        part: weight of the latter one, float64 `[T, 1]`.
+    """
+
+    data: Tensor
+    pilots: Tensor
+    before: Tensor
+    after: Tensor
+    part: Tensor
+
+    def between(self, at_pilots: Tensor) -> Tensor:
+        """Complex `[S, P, width]` at the pilot symbols, interpolated linearly in time to `[S, T, width]`.
+
+        Before the first pilot symbol and after the last one, the line through the nearest two goes on; a single one is
         repeated.
         """
-        at = np.array(self.times(slots, self.pilots))
-        t = np.array(self.times(slots, self.data))
-        weights = np.zeros((len(t), len(at)))
-        if len(at) == 1:
-            return torch.ones(len(t), 1, dtype=torch.float64)
-        left = (np.searchsorted(at, t) - 1).clip(0, len(at) - 2)
-        part = (t - at[left]) / (at[left + 1] - at[left])
-        weights[np.arange(len(t)), left] = 1 - part
-        weights[np.arange(len(t)), left + 1] = part
-        return torch.from_numpy(weights)
+        before, after = at_pilots.index_select(1, self.before), at_pilots.index_select(1, self.after)
+        return before + self.part.to(at_pilots.real.dtype) * (after - before)
+
+
+@lru_cache(maxsize=64)
+def frame(grid: Grid, slots: int, device: torch.device) -> Frame:
+    """A frame of some slots, whose positions stay on the device for the next one."""
+    starts = SLOT * np.arange(slots)[:, None]
+    data, pilots = ((starts + np.array(within, dtype=np.int64)).ravel() for within in (grid.data, grid.pilots))
+    heard = pilots if len(pilots) else data[:1]  # without pilots nothing is interpolated
+    before = (np.searchsorted(heard, data) - 1).clip(0, max(0, len(heard) - 2))
+    after = np.minimum(before + 1, len(heard) - 1)
+    part = (after > before) * (data - heard[before]) / np.maximum(heard[after] - heard[before], 1)
+    return Frame(*(torch.as_tensor(t, device=device) for t in (data, pilots, before, after, part[:, None])))
 
 
 @dataclass(frozen=True)

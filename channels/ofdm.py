@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.grid import SLOT, Band, Grid
+from channels.grid import SLOT, Band, Grid, frame
 from channels.link import Cost, Link, Rows, complex_normal
 from channels.options import not_negative, one_of, positive
 from channels.power import check_even
@@ -147,12 +147,12 @@ class OFDM(Link):
         slots = max(1, int(grid.slots(np.array(most), width)))
         h = self._channel.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
         h = h.to(dtype.to_complex())
-        drawn = {"fading": h[:, grid.times(slots, grid.data)]}
+        at = frame(grid, slots, h.device)
+        drawn = {"fading": h.index_select(1, at.data)}
         if self.csi == "ls":
-            at_pilots = h[:, grid.times(slots, self.pilots)]
-            between = grid.interpolation(slots).to(h)
-            drawn["known"] = between @ at_pilots
-            drawn["error"] = between @ complex_normal(at_pilots.shape, generator, dtype)
+            pilots = h.index_select(1, at.pilots)
+            drawn["known"] = at.between(pilots)
+            drawn["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
         return rows | {name: _per_sample(grids, sizes, s) for name, grids in drawn.items()}
 
     def gain(self, rows: Rows) -> Tensor:
@@ -161,7 +161,7 @@ class OFDM(Link):
 
     def estimate(self, rows: Rows, deviation: Tensor) -> Tensor | None:
         """What was interpolated between the pilots, with the noise on them."""
-        return None if self.csi == "perfect" else torch.addcmul(rows["known"], rows["error"], deviation)
+        return None if self.csi == "perfect" else rows["known"] + deviation * rows["error"]
 
 
 MOBILITY = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}

@@ -100,7 +100,7 @@ def _model(profile: Profile, device: str) -> Any:
 @lru_cache(maxsize=1)
 def sionna() -> SimpleNamespace:
     """The parts of Sionna that are used, imported without a trace in torch's global generators."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy import config
         from sionna.phy.channel import RayleighBlockFading, cir_to_ofdm_channel, subcarrier_frequencies
         from sionna.phy.channel.tr38901 import CDL, TDL, PanelArray

@@ -12,7 +12,7 @@ from scipy.special import j0
 from torch import Tensor
 
 from channels import make_link
-from channels.grid import Grid
+from channels.grid import Grid, frame
 from channels.ofdm import OFDM
 from channels.power import normalise_power
 from channels.split import Split
@@ -45,8 +45,8 @@ def test_data_fill_one_symbol_after_the_other_and_a_step_has_a_frame(pilots, dat
     """Nothing moves, so elements of one subcarrier are equal, those of different subcarriers and steps differ."""
     link = ofdm(pilots=pilots, subcarriers=5, delay_spread_ns=300.0, **STILL)
     h = draw(link, [7, 3])["fading"]
-    for frame in (h[:7], h[7:]):
-        elements = frame.flatten()
+    for step in (h[:7], h[7:]):
+        elements = step.flatten()
         subcarrier = torch.arange(len(elements)) % 5
         assert torch.equal(elements, elements[subcarrier])
         assert len(elements[:5].abs().unique()) == min(5, len(elements))
@@ -216,12 +216,15 @@ def test_what_moves_between_the_pilots_leaves_a_floor(within):
 
 def test_interpolation_goes_from_slot_to_slot():
     """By hand, pilots 2 and 11 of two slots: symbol 13 lies between 11 and 16, symbol 27 beyond 25."""
-    grid = Grid((2, 11), 15e3, 0.0)
-    rows = dict(zip(grid.times(2, grid.data), grid.interpolation(2).tolist(), strict=True))
+    at = frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
+    assert at.pilots.tolist() == [2, 11, 16, 25]
+    weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
+    rows = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
     assert rows[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
     assert rows[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
     assert rows[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
-    assert Grid((5,), 15e3, 0.0).interpolation(1).tolist() == [[1.0]] * 13
+    one = frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
+    assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
 
 
 # -- accounts --------------------------------------------------------------------------------------------------------
