@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from signal import SIGABRT, strsignal
+from traceback import format_exception_only
 from typing import IO, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ PATIENCE = timedelta(days=1)
 """How long a rank waits for another, which may train for hours; a dead one is noticed by its closed connection."""
 
 FIRST = "first to fail"
-"""Where a worker that failed before any other leaves its rank."""
+"""Where a worker that failed before any other leaves the line about it."""
 
 Work = Callable[["Team", bytes], None]
 """What a process that is started here carries out: `(team, payload)`."""
@@ -215,8 +216,7 @@ class _Worker:
             return f"{strsignal(-status)} (signal {-status})"
         self.complaint.seek(0)
         lines = self.complaint.read().decode(errors="replace").strip().splitlines()
-        # torch.distributed says in each line of a traceback whose it is.
-        return lines[-1].removeprefix(f"[rank{self.rank}]: ") if lines else f"exit status {status}"
+        return lines[-1] if lines else f"exit status {status}"
 
     def end(self) -> None:
         """Ends it, if it has not ended."""
@@ -242,23 +242,26 @@ def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
         if isinstance(error, RunError):
             raise
         patience = time.monotonic() + 2.0  # its connection closes a little before it has ended
-        while (worker := _culprit(store, workers)) is None and time.monotonic() < patience:
+        while (words := _complaint(store, workers)) is None and time.monotonic() < patience:
             time.sleep(0.01)
-        if worker is None:
+        if words is None:
             raise
-        with suppress(subprocess.TimeoutExpired):
-            worker.process.wait(2.0)
-        raise RunError(f"process {worker.rank} of this run ended: {worker.last_words()}") from error
+        raise RunError(words) from error
 
 
-def _culprit(store: dist.Store, workers: Sequence[_Worker]) -> _Worker | None:
-    """The worker that failed first, if one has: with it the connections of the others broke, and they failed too."""
+def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
+    """What is known of the worker that failed first, if one has: with it the connections of the others broke."""
     ended = [worker for worker in workers if worker.process.poll()]
     # One that was killed could not tell; one that aborts may do so because of a broken connection.
     killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
     if not killed and store.check([FIRST]):
-        return workers[int(store.get(FIRST)) - 1]
-    return next(iter(killed + ended), None)
+        return store.get(FIRST).decode()
+    return next((_ended(worker.rank, worker.last_words()) for worker in killed + ended), None)
+
+
+def _ended(rank: int, words: str) -> str:
+    """The line about a process that failed."""
+    return f"process {rank} of this run ended: {words}"
 
 
 def _backend() -> str:
@@ -286,8 +289,8 @@ def work() -> None:
     try:
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=PATIENCE)
         carry_out(Team(rank, size, rank, torch.cuda.device_count() >= size), payload)
-    except BaseException:
+    except BaseException as error:
         with suppress(RuntimeError):  # rank 0 has gone
             if store.add("failures", 1) == 1:
-                store.set(FIRST, str(rank))
+                store.set(FIRST, _ended(rank, format_exception_only(error)[-1].partition("\n")[0]))
         raise

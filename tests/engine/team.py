@@ -128,6 +128,26 @@ def divided(team: Team) -> Found:
     return {"clients": [{stream: sorted(ids) for stream, ids in each.items()} for each in team.exchange(mine)]}
 
 
+def phases(team: Team) -> Found:
+    """Training of one part, the other one shared or each client's own, with context, accumulators and logged values."""
+    world = made(team, "local", encoder="test-conv,test-conv-wide", model={"init": "client"})
+    anchor = torch.randn(5, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def objective(model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Tensor]]:
+        context.carry["samples"].add_(batch.count)
+        distance = (model(batch)[1].mean((1, 2)) - context.rows["anchor"].sum((1, 2))).square()
+        return distance + loss(model, batch, context), {"distance": distance}
+
+    found: Found = {}
+    for train, shared in (("encoder.", ("head.",)), ("encoder.", ()), ("head.", ("head.",)), ("head.", ())):
+        carry = {"samples": torch.zeros(5, dtype=torch.float64)}
+        pop = world.population(shared=shared)
+        trained, log, carried = world.fit(pop, objective, train=(train,), rows={"anchor": anchor}, carry=carry)
+        named = {**worlds.tensors(trained), **log, **carried}
+        found |= {f"{train} {shared} {name}": t for name, t in named.items()}
+    return found
+
+
 def words(team: Team) -> Found:
     """Every way to tell each other something."""
     mine = torch.full((team.rank, 2), float(team.rank))  # rank 0 has no row
@@ -159,6 +179,7 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             "diverged": diverged,
+            "phases": phases,
             **{
                 f"resumed {a} {b}": lambda team, a=a, b=b: resumed(team, a, b, f"{folder}/{a}-{b}-{team.size}")
                 for a in ("host", "disk")
@@ -200,7 +221,7 @@ def raises(team: Team) -> None:
     """The last rank fails, and the others where they wait for it."""
     team.exchange(os.getpid())
     if team.rank == team.size - 1:
-        raise ValueError("in the middle of it\nthis is what went wrong")
+        raise ValueError("this is what went wrong\nand where")
     team.sum(torch.zeros(3))
 
 

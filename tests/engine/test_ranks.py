@@ -121,7 +121,7 @@ def test_two_processes_compute_what_one_does_and_a_killed_one_is_named(tmp_path:
             patch.setattr(Team, "exchange", heard)
             begun = time.monotonic()
             cases.killed(team)
-    assert time.monotonic() - begun < 10 and len(pids) == 2 and pids[0] == os.getpid() and gone(pids[1])
+    assert time.monotonic() - begun < 30 and len(pids) == 2 and pids[0] == os.getpid() and gone(pids[1])
     assert not torch.distributed.is_initialized() and torch.get_num_threads() == threads
     assert spoken["exchange"] == [{"rank": 0}, {"rank": 1}] and spoken["tell"] == b"from 0"
     assert spoken["gather"].tolist() == [[1.0, 1.0]] and spoken["sum"].tolist() == [1, 3, 5]
@@ -139,7 +139,7 @@ def test_more_processes_than_clients_and_the_first_to_fail_is_named(tmp_path: Pa
     found: dict[str, cases.Found] = {"size": {"size": 3}}
     pids: list[int] = []
     with (
-        pytest.raises(RunError, match=r"^process 2 of this run ended: this is what went wrong$"),
+        pytest.raises(RunError, match=r"^process 2 of this run ended: ValueError: this is what went wrong$"),
         ranks.local(3, "tests.engine.team:work", payload) as team,
     ):
         assert cases.words(team)["gather"].tolist() == [[1.0, 1.0], [2.0, 2.0], [2.0, 2.0]]
@@ -163,7 +163,7 @@ def test_a_target_that_is_not_there_is_told_at_once() -> None:
         ranks.local(2, "nowhere:nothing", b""),
     ):
         raise AssertionError("there is no team")
-    assert time.monotonic() - begun < 30 and not torch.distributed.is_initialized()
+    assert time.monotonic() - begun < 60 and not torch.distributed.is_initialized()
 
 
 def test_processes_end_with_the_one_that_started_them() -> None:
@@ -189,7 +189,7 @@ def test_torchrun(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(words)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
-        [*launch, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
+        [*launch, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=300, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stderr
     alone = cases.arm(ALONE, "fedcl")
