@@ -30,6 +30,7 @@ LINKS: Registry[type[Link]] = Registry(
         "rayleigh": "channels.fading:Rayleigh",
         "rician": "channels.fading:Rician",
         "ofdm": "channels.ofdm:OFDM",
+        "digital": "channels.digital:Digital",
     },
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""

@@ -110,7 +110,7 @@ class ChannelConfig:
     equaliser: Literal["mmse", "zf", "none"] | None = None
     """Receiver of the fading links (None: mmse)."""
     coherence: Literal["symbol", "sample", "batch", "round"] | None = None
-    """How long a fading coefficient of `rayleigh` and `rician` lasts (None: sample)."""
+    """How long a fading coefficient of `rayleigh`, `rician` or a `digital` one of them lasts (None: sample)."""
     k_factor_db: float | None = None
     """`rician`: power of the line of sight over that of the scattered part, in dB (None: 9)."""
     profile: str | None = None
@@ -133,6 +133,14 @@ class ChannelConfig:
     """`ofdm`: carrier frequency of TDL and CDL profiles (None: 3.5)."""
     speed_mps: float | None = None
     """`ofdm`: speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
+    bits: float | None = None
+    """`digital`: bits per value, code_rate x log2(modulation) / 2 (None: what the other two give, or 1)."""
+    modulation: int | None = None
+    """`digital`: constellation size, 4, 16, 64 or 256 (None: what the other two give, or 16)."""
+    code_rate: float | None = None
+    """`digital`: information bits per coded bit, 1/5 to 948/1024 (None: what the other two give, or 1/2)."""
+    fading: Literal["awgn", "rayleigh", "rician"] | None = None
+    """`digital`: the channel that its symbols cross (None: awgn)."""
 
     def options(self) -> dict[str, Any]:
         """The options of the link that are set, by name."""
