@@ -1,0 +1,94 @@
+"""JPEG and WebP of small images by Pillow, and what of a file is the image and what is header.
+
+A file of a 32 x 32 image is mostly header. Where sender and receiver agree on its shape beforehand, headers need not
+travel: a WebP is then its 3 bytes of frame tag and its partitions; a JPEG one byte for the quality, and its scan, coded
+with the standard's own tables.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+
+import numpy as np
+from PIL import Image
+
+CODECS = ("webp", "jpeg")
+HEADERS = ("sent", "free")
+QUALITIES = {"webp": tuple(range(0, 101, 5)), "jpeg": (1, *range(5, 96, 5))}
+"""Those that are tried; Pillow advises against a JPEG's above 95."""
+END_OF_JPEG = b"\xff\xd9"
+START_OF_SCAN = b"\xff\xda"
+RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
+"""Bytes of a WebP: RIFF, WEBP and VP8 chunk; then those of the frame: its tag, its start code with width and height."""
+
+
+@lru_cache(maxsize=4096)
+def payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[tuple[bytes, int], ...]:
+    """An image at each quality, the lowest first: the bytes that are sent, and how many of the file's are header.
+
+    Args:
+        pixels: uint8, in the order of `shape`.
+        shape: (height, width) or (height, width, 3).
+        codec: one of `CODECS`.
+        headers: "sent", as part of the bytes, or "free".
+    """
+    image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
+    files = [_save(image, codec, quality, optimise=headers == "sent") for quality in QUALITIES[codec]]
+    parts = [_strip(file, codec, quality) for file, quality in zip(files, QUALITIES[codec], strict=True)]
+    sent = files if headers == "sent" else parts
+    return tuple((data, len(file) - len(part)) for data, file, part in zip(sent, files, parts, strict=True))
+
+
+def read(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.ndarray | None:
+    """The image of the bytes that arrived, zeros perhaps behind them: uint8 of `shape`; None: it cannot be decoded."""
+    try:
+        file = data if headers == "sent" else _restore(data, shape, codec)
+        with Image.open(io.BytesIO(file)) as image:
+            pixels = np.array(image.convert("L" if len(shape) == 2 else "RGB"))
+    except (OSError, ValueError, SyntaxError, IndexError):  # what Pillow raises for a broken file
+        return None
+    return pixels if pixels.shape == shape else None
+
+
+def _save(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes:
+    """A file, as small as the codec can make it; a JPEG with tables of its own only if `optimise`."""
+    buffer = io.BytesIO()
+    if codec == "webp":
+        image.save(buffer, "WEBP", quality=quality, method=6)
+    else:
+        image.save(buffer, "JPEG", quality=quality, optimize=optimise)
+    return buffer.getvalue()
+
+
+def _strip(file: bytes, codec: str, quality: int) -> bytes:
+    """What of a file is not header."""
+    if codec == "webp":
+        frame = file[RIFF_HEADER:]
+        return frame[:TAG] + frame[TAG + START_AND_SIZE :]
+    return bytes([quality]) + file[_scan(file) : -len(END_OF_JPEG)]
+
+
+def _restore(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
+    """A file from what of it is not header."""
+    if codec == "jpeg":
+        return _jpeg_header(shape, data[0]) + data[1:] + END_OF_JPEG
+    height, width = shape[:2]
+    size = width.to_bytes(2, "little") + height.to_bytes(2, "little")
+    frame = data[:TAG] + b"\x9d\x01\x2a" + size + data[TAG:]
+    frame += bytes(len(frame) % 2)
+    chunk = b"WEBPVP8 " + len(frame).to_bytes(4, "little") + frame
+    return b"RIFF" + len(chunk).to_bytes(4, "little") + chunk
+
+
+@lru_cache(maxsize=256)
+def _jpeg_header(shape: tuple[int, ...], quality: int) -> bytes:
+    """The header that all JPEGs of a shape and quality have: that of a black one."""
+    file = _save(Image.fromarray(np.zeros(shape, np.uint8)), "jpeg", quality, optimise=False)
+    return file[: _scan(file)]
+
+
+def _scan(file: bytes) -> int:
+    """Where the coded image of a JPEG begins."""
+    start = file.index(START_OF_SCAN) + len(START_OF_SCAN)
+    return start + int.from_bytes(file[start : start + 2], "big")
