@@ -34,6 +34,8 @@ CASES: Mapping[str, Case] = {
         Case("ofdm-tdl-ls", "ofdm", {"profile": "tdl-a", "csi": "ls"}, ESTIMATED),
         Case("ofdm-cdl", "ofdm", {"profile": "cdl-a"}, KNOWN),
         Case("ofdm-cdl-ls", "ofdm", {"profile": "cdl-a", "csi": "ls"}, ESTIMATED),
+        Case("digital", "digital"),
+        Case("digital-rayleigh", "digital", {"fading": "rayleigh"}),
     )
 }
 """What is measured, by name."""

@@ -58,7 +58,7 @@ def test_the_table_and_the_file() -> None:
 
 
 def test_every_link_is_measured() -> None:
-    built_in = {"ideal", "awgn", "rayleigh", "rician", "ofdm"}
+    built_in = {"ideal", "awgn", "rayleigh", "rician", "ofdm", "digital"}
     assert built_in <= {case.kind for case in CASES.values()} <= set(LINKS.names())
 
 
