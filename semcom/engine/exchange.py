@@ -58,9 +58,8 @@ def _exchange(
     parts: Sequence[np.ndarray],
     team: Team,
 ) -> Cohort:
-    """A cohort with the trained rows of all ranks; what is frozen and in common is everywhere."""
-    shared = frozenset(n for n in cohort.shared if not in_part(n, train))
-    layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if n not in shared})
+    """A cohort with the trained rows of all ranks; what is frozen is everywhere as it was."""
+    layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
     owners = [common(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])
     records = cohort.tensors[next(iter(cohort.tensors))].new_empty(0, layout.size, dtype=torch.uint8)
@@ -68,5 +67,5 @@ def _exchange(
         records = layout.pack({name: mine.tensors[name] for name in layout.places}, n)
     everyone = torch.cat(team.gather(records, [len(owned) for owned in owners]))
     back = torch.as_tensor(np.argsort(np.concatenate(owners)), device=everyone.device)
-    tensors = {**layout.unpack(everyone[back]), **{name: cohort.tensors[name] for name in shared}}
-    return replace(cohort, tensors={name: tensors[name] for name in cohort.tensors}, shared=shared)
+    shared = frozenset(n for n in cohort.shared if not in_part(n, train))
+    return replace(cohort, tensors={**cohort.tensors, **layout.unpack(everyone[back])}, shared=shared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from pathlib import Path
 
 import torch
 
@@ -25,9 +26,23 @@ def keep_freed_memory() -> bool:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on a device; on a host, what the system says is available."""
+    """Bytes that can still be allocated on a device; on a host, what the system or the process's container leaves."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    return min(_available(), _container_leaves())
+
+
+def _container_leaves() -> int:
+    """What a control group (version 2) lets its processes take still; without one, any number."""
+    try:
+        limit, used = (int(Path("/sys/fs/cgroup", f"memory.{name}").read_text()) for name in ("max", "current"))
+    except (OSError, ValueError):  # there is none, or its limit is "max"
+        return sys.maxsize
+    return max(0, limit - used)
+
+
+def _available() -> int:
+    """What the system says is available."""
     try:
         with open("/proc/meminfo") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
