@@ -81,7 +81,7 @@ class OFDM(Link):
         self._grid = Grid(self.pilots, 1e3 * spacing_khz, cyclic_prefix)
         self._channel = self._find_channel()
         self._band = None if subcarriers is None else Band(subcarriers, 1, self.shares)
-        self._client = 0
+        self._client: int | None = None
 
     def _find_channel(self) -> Profile:
         """The profile with its numbers, of which open ones are filled in. Warns of paths beyond the cyclic prefix."""
@@ -128,11 +128,17 @@ class OFDM(Link):
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
         """As `Link.cost`: whole slots of the client's part of the band, with pilots and cyclic prefix."""
         symbols, prefix = np.ceil(numbers / 2), 1 + self.cyclic_prefix
-        band = self._band or Band(self._grid.width(int(symbols.max(initial=0))), 1, None)
+        band = self._find_band(int(symbols.max(initial=0)))
         widths = band.widths(clients)
         slots = self._grid.slots(symbols, widths)
         energy = symbols + slots * len(self.pilots) * widths
         return Cost(slots * SLOT * prefix * band.parts(clients) * band.subcarriers, energy * prefix)
+
+    def _find_band(self, most: int) -> Band:
+        """The band, or as much of it as `most` symbols need in one slot. Raises ValueError for shares of no band."""
+        if self._band is None and self.shares is not None:
+            raise ValueError("shares: the band is not known; give subcarriers, or call link.in_band")
+        return self._band or Band(self._grid.width(most), 1, None)
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
@@ -143,7 +149,9 @@ class OFDM(Link):
         """
         rows, s = super().draw(sizes, d, generator, dtype), d // 2
         grid, frames, most = self._grid, max(1, len(sizes)), s * max(sizes, default=0)
-        width = int(self._band.widths(np.array([self._client]))[0]) if self._band else grid.width(most)
+        if self.shares is not None and self._client is None:
+            raise ValueError("shares: clients differ in them; draw from link.of(client)")
+        width = int(self._find_band(most).widths(np.array([self._client or 0]))[0])
         slots = max(1, int(grid.slots(np.array(most), width)))
         h = self._channel.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
         h = h.to(dtype.to_complex())

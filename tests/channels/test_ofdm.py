@@ -81,7 +81,10 @@ def test_clients_have_blocks_of_their_shares():
     for client, width in enumerate((5, 3, 2)):
         h = draw(link.of(client), [10])["fading"].flatten()
         assert torch.equal(h[width:], h[:-width]) and len(h[:width].abs().unique()) == width
-    assert link.of(1).of(0).shares == (0.5, 0.34, 0.16)
+    with pytest.raises(ValueError, match=r"shares: clients differ in them; draw from link.of\(client\)"):
+        draw(link, [10])
+    with pytest.raises(ValueError, match="shares: the band is not known; give subcarriers, or call link.in_band"):
+        draw(ofdm(shares=(0.5, 0.5)).of(0), [10])
 
 
 def test_no_batch_at_all_is_no_row():
