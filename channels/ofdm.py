@@ -80,7 +80,7 @@ class OFDM(Link):
         self.subcarriers = None if subcarriers is None else int(positive("subcarriers", subcarriers))
         self._grid = Grid(self.pilots, 1e3 * spacing_khz, cyclic_prefix)
         self._channel = self._find_channel()
-        self._band = None if subcarriers is None else Band(subcarriers, 1, self.shares)
+        self._band = None if self.subcarriers is None else Band(self.subcarriers, 1, self.shares)
         self._client: int | None = None
 
     def _find_channel(self) -> Profile:
