@@ -52,7 +52,7 @@ def _resolve(config: RunConfig) -> RunConfig:
     for name in names:
         ENCODERS.get(name)
     _check_mix(method(config.hyper), config.method, names)
-    device = find_device(config.device)
+    device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
         raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")
     return config
@@ -100,7 +100,11 @@ def find_device(name: str, local_rank: int | None = None) -> torch.device:
         name = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        if device.type == "cuda":  # without a context on it, which each process would open on the first one
+            if (device.index or 0) >= torch.cuda.device_count():
+                raise RuntimeError
+        else:
+            torch.empty(0, device=device)
     except (RuntimeError, AssertionError):
         raise ConfigError(f"device: {name!r} is not here; give cpu, cuda, cuda:N or auto") from None
     return device

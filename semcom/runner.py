@@ -23,7 +23,7 @@ from semcom.engine import checkpoint
 from semcom.engine.clock import Clock
 from semcom.engine.fit import Diverged
 from semcom.engine.memory import keep_freed_memory
-from semcom.engine.ranks import Team, launched_rank, team
+from semcom.engine.ranks import ALONE, Team, launched_rank, team
 from semcom.engine.visit import View, predict
 from semcom.engine.world import World
 from semcom.evaluation import evaluate, evaluated, is_due, test_snrs
@@ -150,6 +150,7 @@ class Runner:
             summary = self._run()
         except WriteError as error:
             raise RunError(f"round {self.world.round}: {error}; last good state: {self._kept()}") from error
+        self.world.team = ALONE  # the others have ended, or go their own way
         views = self.method.views(self.state, self.world)
         return Result(self.config, summary, self.rows, self.folder.path if self.folder else None, views, self.world)
 
@@ -311,4 +312,4 @@ class Runner:
         self.world.resume(progress)
         self.world.round = progress["round"]
         self.clock.add(progress["seconds"])
-        self.progress, self.stored = progress, (progress["round"], self.state)
+        self.progress, self.stored = progress, (progress["round"], self.state) if self.folder else None

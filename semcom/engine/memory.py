@@ -9,6 +9,9 @@ from pathlib import Path
 
 import torch
 
+SHARE = 3
+"""What is chosen by itself (clients at once, models at rest) takes one part each of so many of the free memory."""
+
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
@@ -33,12 +36,18 @@ def free_memory(device: torch.device) -> int:
 
 
 def _container_leaves() -> int:
-    """What a control group (version 2) lets its processes take still; without one, any number."""
+    """What a control group (version 2) lets its processes take still; without one, any number.
+
+    Pages of files do not count as taken: they are given up when memory is wanted.
+    """
     try:
-        limit, used = (int(Path("/sys/fs/cgroup", f"memory.{name}").read_text()) for name in ("max", "current"))
-    except (OSError, ValueError):  # there is none, or its limit is "max"
+        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
+        group = Path("/sys/fs/cgroup", own.lstrip("/"))
+        limit = int((group / "memory.max").read_text())
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        return max(0, limit - int(counts["anon"]))
+    except (OSError, ValueError, KeyError):  # there is none, or its limit is "max"
         return sys.maxsize
-    return max(0, limit - used)
 
 
 def _available() -> int:

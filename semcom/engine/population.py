@@ -173,6 +173,8 @@ class Population:
     def put(self, other: Population) -> Population:
         """This population with the rows of `other` written back; shared tensors stay as they are."""
         by_network = {id(c.network): c for c in other.cohorts}
+        if not by_network.keys() <= {id(c.network) for c in self.cohorts}:
+            raise ValueError("rows of another population: they come from `rows` of this one, or of a version of it")
         return Population(
             tuple(c.put(by_network[id(c.network)].dense()) if id(c.network) in by_network else c for c in self.cohorts)
         )

@@ -31,6 +31,9 @@ from semcom.config import ConfigError, RunError
 PATIENCE = timedelta(days=1)
 """How long a rank waits for another, which may train for hours; a dead one is noticed by its closed connection."""
 
+BACKEND = "gloo"
+"""Exchange goes by the hosts' memories, also between accelerators: once a phase, and a dead rank is noticed."""
+
 FIRST = "first to fail"
 """Where a worker that failed before any other leaves the line about it."""
 
@@ -46,13 +49,11 @@ class Team:
         rank: this process, 0 to size - 1; rank 0 reads and writes files.
         size: number of processes.
         local_rank: this process among those of its machine.
-        direct: whether tensors are exchanged as they lie on accelerators, one for each process (else by the host).
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
-    direct: bool = False
 
     def share(self, costs: np.ndarray) -> list[np.ndarray]:
         """Positions of the work items `[n]` that each rank does, ascending; the dearest first to whom has least."""
@@ -75,7 +76,7 @@ class Team:
         """Rows `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
         if self.size == 1:
             return [mine]
-        sent = mine if self.direct else mine.cpu()
+        sent = mine.cpu()
         padded = sent.new_zeros(max(counts), *sent.shape[1:])
         padded[: len(sent)] = sent
         everyone = [torch.empty_like(padded) for _ in counts]
@@ -86,7 +87,7 @@ class Team:
         """Sum over ranks."""
         if self.size == 1:
             return values
-        total = values.clone() if self.direct else values.to("cpu", copy=True)
+        total = values.to("cpu", copy=True)
         dist.all_reduce(total)
         return total.to(values.device)
 
@@ -151,10 +152,9 @@ def alone() -> Iterator[Team]:
 def _torchrun() -> Iterator[Team]:
     """The ranks that torchrun started."""
     threads = _one_thread()
-    dist.init_process_group(_backend(), timeout=PATIENCE)
+    dist.init_process_group(BACKEND, timeout=PATIENCE)
     try:
-        size_here, local_rank = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["LOCAL_RANK"])
-        yield Team(dist.get_rank(), dist.get_world_size(), local_rank, torch.cuda.device_count() >= size_here)
+        yield Team(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
     finally:
         dist.destroy_process_group()
         torch.set_num_threads(threads)
@@ -181,8 +181,9 @@ def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
         workers.extend(_Worker(store.port, rank, processes, target) for rank in range(1, processes))
         with _blame(store, workers):
             _wait(store, workers)
-            dist.init_process_group(_backend(), store=store, rank=0, world_size=processes, timeout=PATIENCE)
-            yield Team(0, processes, 0, torch.cuda.device_count() >= processes)
+            with _loopback():
+                dist.init_process_group(BACKEND, store=store, rank=0, world_size=processes, timeout=PATIENCE)
+            yield Team(0, processes, 0)
     finally:
         for worker in workers:
             worker.end()
@@ -264,16 +265,24 @@ def _ended(rank: int, words: str) -> str:
     return f"process {rank} of this run ended: {words}"
 
 
-def _backend() -> str:
-    """gloo between hosts' memories, NCCL between accelerators."""
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Keeps the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
+    name = "GLOO_SOCKET_IFNAME"
+    if name in os.environ or not sys.platform.startswith("linux"):
+        yield
+        return
+    os.environ[name] = "lo"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _one_thread() -> int:
     """Takes one thread, as there is a process for each core; returns how many there were."""
     threads = torch.get_num_threads()
-    if not torch.cuda.is_available():
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     return threads
 
 
@@ -287,8 +296,9 @@ def work() -> None:
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
     try:
-        dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=PATIENCE)
-        carry_out(Team(rank, size, rank, torch.cuda.device_count() >= size), payload)
+        with _loopback():
+            dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        carry_out(Team(rank, size, rank), payload)
     except BaseException as error:
         with suppress(RuntimeError):  # rank 0 has gone
             if store.add("failures", 1) == 1:

@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, cast
@@ -121,17 +122,29 @@ class Disk:
 
     Args:
         size: R.
-        path: the file (None: an unnamed temporary one). What lies in it is kept until it is overwritten.
+        path: the file, made when it is first needed; what lies in it is kept until it is overwritten (None: an unnamed
+            temporary one).
+        folder: where a temporary file is made, if there is such a folder (None: where the system has them).
     """
 
-    def __init__(self, size: int, path: Path | None) -> None:
-        self.size, self.path = size, path
+    def __init__(self, size: int, path: Path | None, folder: Path | None = None) -> None:
+        self.size, self.path, self.folder = size, path, folder
         self.free: list[int] = []
         self.live: WeakValueDictionary[int, Slot] = WeakValueDictionary()
         self.slots = 0
-        # Opened for good: it lives as long as the shelf, and a temporary one vanishes with it.
-        self.file = tempfile.TemporaryFile(buffering=0) if path is None else _open(path)  # noqa: SIM115
-        self.descriptor = self.file.fileno()
+
+    @cached_property
+    def file(self) -> FileIO:
+        """Opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
+        if self.path is not None:
+            return _open(self.path)
+        folder = self.folder if self.folder is not None and self.folder.is_dir() else None
+        return tempfile.TemporaryFile(buffering=0, dir=folder)
+
+    @property
+    def descriptor(self) -> int:
+        """Of the open file."""
+        return self.file.fileno()
 
     def keep(self, record: Tensor) -> Slot:
         """Writes a record into a free slot."""
@@ -145,7 +158,8 @@ class Disk:
 
     def read(self, handle: Slot, into: Tensor) -> None:
         """Reads a record. Raises RunError where the file is too short."""
-        buffer = torch.empty(self.size, dtype=torch.uint8) if into.is_cuda or not into.is_contiguous() else into
+        direct = into.device.type == "cpu" and into.is_contiguous()
+        buffer = into if direct else torch.empty(self.size, dtype=torch.uint8)
         if os.preadv(self.descriptor, [buffer.numpy().data], handle.index * self.size) != self.size:
             raise RunError(f"{self.path}: a row is missing; the file was cut")
         if buffer is not into:
@@ -153,7 +167,8 @@ class Disk:
 
     def sync(self) -> None:
         """Returns when everything written so far is on the disk."""
-        os.fsync(self.descriptor)
+        if "file" in self.__dict__:  # else nothing was
+            os.fsync(self.descriptor)
 
     def claim(self, indices: Sequence[int], checksums: Sequence[int]) -> list[Slot]:
         """Handles of records that an earlier process wrote; slots that nobody has claimed are free.
@@ -273,7 +288,8 @@ class Rows:
             path = folder / Path(values["file"]).name
             if not path.exists():
                 raise RunError(f"{path}: it is missing, though rows lie in it")
-            mine = isinstance(self.shelf, Disk) and self.shelf.path is not None and self.shelf.path.samefile(path)
+            own = self.shelf.path if isinstance(self.shelf, Disk) else None
+            mine = own is not None and own.exists() and own.samefile(path)
             source = cast(Disk, self.shelf) if mine else Disk(self.layout.size, path)
             held = source.claim(*values["slots"].T.tolist())
         if team.size == 1 and mine:

@@ -21,7 +21,7 @@ from semcom.engine.chunk import automatic
 from semcom.engine.clock import Clock
 from semcom.engine.fit import Fit, Log, Objective, Optimizer
 from semcom.engine.forward import Batch, Signal
-from semcom.engine.memory import free_memory
+from semcom.engine.memory import SHARE, free_memory
 from semcom.engine.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
 from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.precision import autocast_of, dtype_of, rounding
@@ -133,9 +133,8 @@ class World:
     def _choose_chunk(self, networks: Sequence[nn.Module]) -> int:
         """The chunk for all of the networks; the same on every rank."""
         image, batch = self.federation.images.shape[1:], filled(self.config.train.batch_size)
-        mine = min(automatic(network, image, batch, self.device) for network in networks)
-        # Processes without accelerators of their own share what is free.
-        return max(1, min(self.team.exchange(mine)) // (1 if self.team.direct else self.team.size))
+        mine = min(automatic(network, image, batch, self.device, self.dtype.itemsize) for network in networks)
+        return max(1, min(self.team.exchange(mine)) // self.team.size)  # at worst they share what is free
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """A population of one for a network that the base station owns; its weights are keyed by `name`."""
@@ -182,11 +181,13 @@ class World:
             turns = filled(self.config.train.rounds) * participants(self.config)
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
             alive = 2 * size * min(self.clients, turns) * self.team.size
-            room = {"device": free_memory(self.device) / 2, "host": free_memory(torch.device("cpu")) / 2}
+            places = {"device": self.device, "host": torch.device("cpu")}
+            room = {name: free_memory(place) / SHARE for name, place in places.items()}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
-            folder = None if self.config.out is None or self.team.rank else Path(self.config.out)
-            return Disk(size, None if folder is None else folder / f"rows-{self.shelves}.bin")
+            folder = None if self.config.out is None else Path(self.config.out)
+            path = folder / f"rows-{self.shelves}.bin" if folder is not None and self.team.rank == 0 else None
+            return Disk(size, path, folder)
         return Memory(self.device if store == "device" else torch.device("cpu"))
 
     # -- training ------------------------------------------------------------------------------------------------
@@ -338,14 +339,15 @@ class World:
         """What has been counted and measured so far, as plain numbers."""
         self.settle()
         meters = {name: list(sums) for name, sums in self.measured.items()}
-        return {"visited": self.visited, "chunk": self.chunk or 0, "air": self.air.counters(), "meters": meters}
+        chosen = {"chunk": self.chunk or 0, "chosen_for_cuda": int(self.device.type == "cuda")}
+        return {"visited": self.visited, **chosen, "air": self.air.counters(), "meters": meters}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
         """Goes on from `counters`."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
         self.measured = {name: (signal, noise) for name, (signal, noise) in counters["meters"].items()}
-        if self.config.chunk == "auto":
+        if self.config.chunk == "auto" and counters["chosen_for_cuda"] == (self.device.type == "cuda"):
             self.chunk = counters["chunk"]  # with another one, sums would be rounded differently
 
     def _uniform(self, *key: object) -> float:

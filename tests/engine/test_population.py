@@ -383,10 +383,10 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sizes[0] < sizes[1]
     files = ["rows-1.bin", "rows-2.bin"]
     assert shelves("host", 0) == shelves("device", 0) == ["memory", "memory"] and shelves("disk", 10**9) == files
-    enough = [2 * 2 * 5 * size for size in sizes]  # two versions of five clients, in half of what is free
+    enough = [3 * 2 * 5 * size for size in sizes]  # two versions of five clients, in a third of what is free
     assert shelves("auto", enough[1]) == ["memory", "memory"] and shelves("auto", enough[0] - 1) == files
     assert shelves("auto", enough[1] - 1) == ["memory", "rows-2.bin"]
     assert shelves("auto", 2 * enough[1], ranks=2) == ["memory", "memory"]  # each process has all rows
     assert shelves("auto", 2 * enough[0] - 1, ranks=2) == files
-    few = 2 * 2 * 2 * sizes[1]  # two clients a round, one round: only those can ever have trained
+    few = 3 * 2 * 2 * sizes[1]  # two clients a round, one round: only those can ever have trained
     assert shelves("auto", few, 1, 0.4) == ["memory", "memory"] and shelves("auto", few, 2, 0.4) != ["memory", "memory"]
