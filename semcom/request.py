@@ -101,7 +101,8 @@ def find_device(name: str, local_rank: int | None = None) -> torch.device:
     try:
         device = torch.device(name)
         if device.type == "cuda":  # without a context on it, which each process would open on the first one
-            if (device.index or 0) >= torch.cuda.device_count():
+            device = torch.device("cuda", device.index or 0)  # Sionna wants a number
+            if device.index >= torch.cuda.device_count():
                 raise RuntimeError
         else:
             torch.empty(0, device=device)
