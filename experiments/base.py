@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class Experiment:
     """The varied field that makes the columns of the table and the abscissa of the figure."""
     figure: str | None = None
     """The figure (of `figures.registry`) that is rendered after a sweep."""
+    runner: Callable[[RunConfig], object] | None = None
+    """What carries out a run and leaves summary.json in its `out` (None: `experiments.parallel.train`)."""
 
     def scale(self, name: str | None = None) -> str:
         """`name` if it is offered (ConfigError otherwise); None: the cheapest scale offered."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
@@ -23,15 +23,22 @@ Runner = Callable[[RunConfig], object]
 
 
 def train(config: RunConfig) -> None:
-    """`semcom.run` on one thread: a process per core beats threads for models this small."""
-    import torch
-
+    """`semcom.run` on one thread."""
     from semcom.runner import run
+
+    with one_thread():
+        run(config)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, torch uses one thread: a process per core beats threads for models this small."""
+    import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        run(config)
+        yield
     finally:
         torch.set_num_threads(threads)
 

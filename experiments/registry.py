@@ -11,6 +11,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     {
         "demo": "experiments.demo:DEMO",
         "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
+        "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     },
 )
 """Name -> Experiment."""

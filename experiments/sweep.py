@@ -42,7 +42,7 @@ def sweep(
     backend: str = "loky",
     out: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
-    runner: Runner = train,
+    runner: Runner | None = None,
 ) -> Path:
     """Runs an experiment's grid and writes its table; runs that are finished already are not run again.
 
@@ -56,7 +56,7 @@ def sweep(
         backend: loky (this machine) or ray.
         out: folder of the results (None: results/<name>-<scale>).
         overrides: dotted field -> value, see `Experiment.grid`.
-        runner: what trains one configuration.
+        runner: what trains one configuration (None: the experiment's own, or `experiments.parallel.train`).
 
     Returns:
         The path of results.parquet.
@@ -71,7 +71,7 @@ def sweep(
     check_workers(jobs, backend)
     runs = plan(chosen, scale, folder, overrides)
     check_data(runs.values())
-    errors = carry_out(runs, jobs=jobs, backend=backend, runner=runner)
+    errors = carry_out(runs, jobs=jobs, backend=backend, runner=runner or chosen.runner or train)
     origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     rows = [_row(config, origin, errors.get(key)) for key, config in runs.items()]
     return _store(chosen, results.table(rows), folder)

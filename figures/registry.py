@@ -11,6 +11,7 @@ FIGURES: Registry[Drawing | Measured] = Registry(
     {
         "demo": "figures.accuracy_snr:DEMO",
         "letter-fig2b": "figures.accuracy_snr:LETTER_FIG2B",
+        "wireless-baselines": "figures.baselines:WIRELESS_BASELINES",
         "channel-ber": "figures.channel_ber:CHANNEL_BER",
         "channel-snr": "figures.channel_snr:CHANNEL_SNR",
     },

@@ -1,0 +1,90 @@
+"""The image chain after training: what a classifier at the base station makes of the images that arrive.
+
+The classifier of a client is its encoder with the head, trained on clean images. A lost image is taken for the class
+that the client has most training images of (the lowest one where several are equal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from channels.codec import CODECS, HEADERS
+from channels.image import ImageChain, Received
+from channels.mcs import choose
+from semcom.engine.random import keyed
+
+if TYPE_CHECKING:
+    from semcom.runner import Result
+
+Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
+"""Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
+
+
+def image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
+    """Every codec, with its headers sent and known, at every SNR and number of uses.
+
+    Args:
+        result: of a run over the link `ideal`.
+        snrs: in dB, over AWGN; constellation and code rate are those of `channels.mcs.choose`.
+        uses: complex channel uses per image.
+    """
+    return {
+        f"{codec}-{headers}": {
+            f"{snr:g}": {str(n): Point(codec, headers, snr, n).measure(result) for n in uses} for snr in snrs
+        }
+        for codec in CODECS
+        for headers in HEADERS
+    }
+
+
+@dataclass(frozen=True)
+class Point:
+    """One chain at one SNR with one number of uses."""
+
+    codec: str
+    headers: str
+    snr_db: float
+    uses: int
+
+    def measure(self, result: Result) -> dict[str, float]:
+        """All clients' test images: accuracy (mean over clients), part of images lost, bytes of those that fitted."""
+        federation, chain = result.world.federation, self._chain()
+        accuracies, parts = [], []
+        for client in range(result.config.clients):
+            index = federation.test[client]
+            answer = torch.full((len(index),), int(federation.labels[federation.train[client]].bincount().argmax()))
+            if chain is not None:
+                key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
+                generator = keyed(result.world.device, result.config.seed, *key)
+                received = chain.send(federation.images[index], self.snr_db, generator)
+                arrived = ~received.lost
+                answer[arrived] = result.predict(client, received.images[arrived])
+                parts.append(received)
+            accuracies.append(float((answer == federation.labels[index].cpu()).double().mean()))
+        return {"accuracy": float(np.mean(accuracies)), **_bytes(parts)}
+
+    def _chain(self) -> ImageChain | None:
+        """The chain, with the fastest scheme for the SNR; None where none carries an image's checksum."""
+        scheme = choose(self.snr_db, self.uses)
+        if scheme is None:
+            return None
+        return ImageChain(self.uses, scheme.modulation, scheme.code_rate, self.codec, headers=self.headers)
+
+
+def _bytes(parts: Sequence[Received]) -> dict[str, float]:
+    """The part of the images that was lost, and mean bytes of payload and header of those that fitted (0: none did)."""
+    if not parts:
+        return {"lost": 1.0, "payload": 0.0, "headers": 0.0}
+    lost, payload, headers = (torch.cat([getattr(p, n) for p in parts]) for n in ("lost", "payload", "headers"))
+    fitted = payload > 0
+    count = max(1, int(fitted.sum()))
+    return {
+        "lost": float(lost.double().mean()),
+        "payload": float(payload[fitted].sum()) / count,
+        "headers": float(headers[fitted].sum()) / count,
+    }

@@ -1,0 +1,67 @@
+"""Semantic features against digital ones, and against images that are sent, at 9 dB and equal channel uses.
+
+FedCL is trained over AWGN, where its 64 features take 32 uses an image; over the digital link, with the same uses; and
+without a channel. The last one is the classifier of the image chain: its network, data and schedule are those of the
+others, and what is sent is all that tells them apart.
+"""
+
+from __future__ import annotations
+
+import json
+
+from experiments.base import Experiment, Grid, set_fields
+from experiments.parallel import one_thread
+from experiments.progress import run_folder
+from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.files import write_atomically
+
+SNRS = (0.0, 9.0, 18.0)
+"""Of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
+USES = tuple(2**i for i in range(5, 13))
+"""Complex channel uses of an image: 32 to 4,096."""
+
+
+def train_and_send(config: RunConfig) -> None:
+    """`experiments.parallel.train`; a run without a channel then sends its test images through the image chain.
+
+    What that gives is `images` in the summary. The training lies in a folder of its own: there is a summary only when
+    both are done.
+    """
+    from experiments.image_curve import image_curves
+    from semcom.runner import run
+
+    folder = run_folder(config)
+    with one_thread():
+        result = run(set_fields(config, {"out": str(folder / "training")}))
+        images = image_curves(result, SNRS, USES) if config.channel.kind == "ideal" else None
+    summary = result.summary if images is None else {**result.summary, "images": images}
+    write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+
+def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
+    """What the scales share."""
+    return RunConfig(
+        data=DataConfig(name=data),
+        partition=PartitionConfig(kind="shots", ways=3, shots=shots, test_per_class=test),
+        channel=ChannelConfig(snr_db=9.0, test_snr_db="9,0,18"),
+        clients=20,
+        train=TrainConfig(rounds=rounds, lr=1e-3, batch_size=50, eval_every=20),
+    )
+
+
+KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0,)}
+
+WIRELESS_BASELINES = Experiment(
+    name="wireless-baselines",
+    title="Semantic features, digital features and compressed images at equal channel uses",
+    paper="none",
+    arms=("fedcl",),
+    scales={
+        "smoke": Grid(_base("digits", 15, 10, 4), KINDS),
+        "small": Grid(_base("cifar10", 100, 50, 60), KINDS),
+    },
+    axis="channel.kind",
+    figure="wireless-baselines",
+    runner=train_and_send,
+)
+"""FedCL over three channels, and the image chain."""

@@ -1,0 +1,102 @@
+"""The image chain behind a trained run, and the experiment that compares it with features."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments import sweep, wireless_baselines
+from experiments.image_curve import Point, image_curves
+from experiments.results import read_table
+from figures import baselines
+from figures.style import ieee
+from semcom import run
+from semcom.config import ChannelConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.runner import Result
+
+CLEAN = RunConfig(
+    partition=PartitionConfig(kind="shots", ways=2, shots=10, shots_spread=4, test_per_class=6),
+    model=ModelConfig(encoder="dcgan-narrow"),
+    channel=ChannelConfig(kind="ideal"),
+    clients=3,
+    train=TrainConfig(rounds=3, batch_size=8),
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return run(CLEAN)
+
+
+def test_with_uses_in_plenty_the_accuracy_is_that_of_clean_images(result: Result) -> None:
+    """WebP at its best quality changes an answer here or there."""
+    point = Point("webp", "sent", 25.0, 4096).measure(result)
+    assert point["lost"] == 0 and point["payload"] > 100 and point["headers"] == 27
+    assert point["accuracy"] == pytest.approx(result.metrics[-1]["views"]["personal"]["accuracy"], abs=0.09)
+
+
+def test_a_lost_image_is_taken_for_the_most_frequent_class(result: Result) -> None:
+    """32 uses hold no image, and at -10 dB there is no scheme: by hand from the labels."""
+    federation, shares = result.world.federation, []
+    for client in range(3):
+        counts = federation.labels[federation.train[client]].bincount()
+        shares.append((federation.labels[federation.test[client]] == counts.argmax()).double().mean().item())
+    for snr_db in (12.0, -10.0):
+        point = Point("webp", "free", snr_db, 32).measure(result)
+        assert point == {"accuracy": pytest.approx(sum(shares) / 3), "lost": 1.0, "payload": 0.0, "headers": 0.0}
+
+
+def test_a_curve_is_keyed_by_the_run(result: Result) -> None:
+    """Codec, headers, SNR and uses; the same run gives the same numbers, and more uses lose no more images."""
+    curves = image_curves(result, (9.0,), (64, 256, 1024))
+    assert list(curves) == ["webp-sent", "webp-free", "jpeg-sent", "jpeg-free"]
+    for chain in curves.values():
+        lost = [point["lost"] for point in chain["9"].values()]
+        assert list(chain["9"]) == ["64", "256", "1024"] and lost == sorted(lost, reverse=True)
+    assert image_curves(result, (9.0,), (256,))["webp-free"]["9"]["256"] == curves["webp-free"]["9"]["256"]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smoke scale, smaller still."""
+    chosen = wireless_baselines.WIRELESS_BASELINES
+    grid = dataclasses.replace(
+        chosen.scales["smoke"],
+        base=dataclasses.replace(CLEAN, channel=dataclasses.replace(chosen.scales["smoke"].base.channel)),
+    )
+    tiny = dataclasses.replace(chosen, scales={"smoke": grid})
+    monkeypatch.setattr(wireless_baselines, "WIRELESS_BASELINES", tiny)
+    monkeypatch.setattr(wireless_baselines, "SNRS", (9.0,))
+    monkeypatch.setattr(wireless_baselines, "USES", (64, 512))
+
+
+def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path: Path) -> None:
+    path = sweep.sweep("wireless-baselines", scale="smoke", out=tmp_path)
+    frame = read_table(path)
+    assert list(frame["channel.kind"]) == ["ideal", "awgn", "digital"] and (frame["status"] == "done").all()
+    assert frame["images.webp-free.9.512.accuracy"].notna().tolist() == [True, False, False]
+    summary = json.loads((tmp_path / frame["hash"][0] / "summary.json").read_text())
+    cells = baselines.numbers(frame)
+    assert list(cells["scheme"]) == [
+        *baselines.FEATURES.values(),
+        *[n for n in baselines.CHAINS.values() for _ in "12"],
+    ]
+    assert cells["uses"].tolist() == [32] * 3 + [64, 512] * 4
+    assert cells["accuracy"][0] == summary["accuracy"]
+    assert cells["accuracy"][6] == summary["images"]["webp-free"]["9"]["512"]["accuracy"]
+    assert "32 uses" in baselines.caption(cells) and "9 dB" in baselines.caption(cells)
+    _draw(cells)
+
+
+def _draw(cells: pd.DataFrame) -> None:
+    from matplotlib.figure import Figure
+
+    with ieee():
+        axes = Figure().add_subplot()
+        baselines.draw(axes, cells)
+    assert len(axes.get_legend().get_texts()) == 7
