@@ -98,11 +98,15 @@ def _logging(level: str) -> Iterator[None]:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
-    for package in ("semcom", "channels", "experiments", "figures"):
-        logging.getLogger(package).setLevel(level.upper())
+    loggers = [logging.getLogger(package) for package in ("semcom", "channels", "experiments", "figures")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level.upper())
     try:
         yield
     finally:
+        for logger, old in zip(loggers, before, strict=True):
+            logger.setLevel(old)
         logging.getLogger().removeHandler(handler)
 
 

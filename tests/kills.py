@@ -99,6 +99,7 @@ def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
         return Traced(file, called(path), event) if mode in ("wb", "ab") else file
 
     def pwrite(descriptor: int, data: Any, offset: int) -> int:
+        names[descriptor] = "rows"  # the number may have been another file's before
         event("before a write to rows")
         half = written(descriptor, data[: len(data) // 2], offset)
         event("in a write to rows")

@@ -34,7 +34,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
-TESTED = ("A first experiment", "A method", "A channel", "An encoder", "A dataset", "An experiment and its figure")
+TESTED = (
+    "A first experiment",
+    "More than one core, and very many clients",
+    "A method",
+    "A channel",
+    "An encoder",
+    "A dataset",
+    "An experiment and its figure",
+)
 """Sections with a test below."""
 
 
@@ -166,6 +174,12 @@ def test_channel(tmp_path: Path) -> None:
     # 180 sent images: |h|^2 has variance (1 + 2 * 4) / (1 + 4)^2 = 0.36, so its mean is 1 +- 0.045, which is 0.19 dB.
     for way in ("train_up", "train_down"):
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
+
+
+def test_more_than_one_core(tmp_path: Path) -> None:
+    follow("More than one core, and very many clients", tmp_path)
+    summary = finished(tmp_path / "runs" / "two", "fedcl", clients=4, rounds=3)
+    assert "train/forward" in summary["seconds"]
 
 
 def test_encoder(tmp_path: Path) -> None:
