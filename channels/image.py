@@ -5,7 +5,7 @@
     received.images, received.lost, received.payload, received.headers
 
 An image is lost where it does not fit at the lowest quality, where its checksum fails, or where its file cannot be
-decoded. The checksum is 5G's CRC of 16 bits.
+decoded. The checksum is a CRC of 16 bits.
 """
 
 from __future__ import annotations
@@ -154,8 +154,8 @@ def _flat(pixels: np.ndarray) -> np.ndarray:
 
 
 def _checksum(file: bytes) -> bytes:
-    """The CRC with 5G's polynomial D^16 + D^12 + D^5 + 1."""
-    return binascii.crc_hqx(file, 0).to_bytes(CHECKSUM, "big")
+    """The CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that nothing but zeros does not pass."""
+    return binascii.crc_hqx(file, 0xFFFF).to_bytes(CHECKSUM, "big")
 
 
 def _checked(data: bytes) -> bytes:

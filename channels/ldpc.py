@@ -62,7 +62,7 @@ class Code:
 
     def encode(self, bits: Tensor) -> Tensor:
         """Codewords, float32 0 or 1 `[N, n]`, of information bits `[N, k]` of any type."""
-        return self._encoder(bits.float())
+        return self._encoder(bits.float()) if len(bits) else bits.new_zeros(0, self.n, dtype=torch.float32)
 
     def decode(self, llr: Tensor) -> tuple[Tensor, Tensor]:
         """Information bits, bool `[N, k]`, and whether all parity checks hold, bool `[N]`.

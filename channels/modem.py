@@ -55,6 +55,7 @@ class Modem:
         self.bits, self.uses = bits, uses
         self._qam = QAM(modulation, device)
         self._count, self._k, self._n = codewords(bits, uses, modulation)
+        self._used = self._count * self._n // self._qam.bits
         self._code = code(self._k, self._n, self._qam.bits, device)
         # Scrambled as in 5G: bits that are not evenly 0 and 1 would change the power of the symbols.
         scramble = torch.randint(2, (self._n,), generator=torch.Generator().manual_seed(self._n))
@@ -65,8 +66,8 @@ class Modem:
         blocks = len(bits)
         filled = torch.nn.functional.pad(bits.float(), (0, self._count * self._k - self.bits))
         coded = self._code.encode(filled.reshape(blocks * self._count, self._k))
-        symbols = self._qam.symbols((1.0 - 2.0 * coded) * self._flip < 0).reshape(blocks, -1)
-        return torch.nn.functional.pad(symbols, (0, self.uses - symbols.shape[1]))
+        symbols = self._qam.symbols((1.0 - 2.0 * coded) * self._flip < 0).reshape(blocks, self._used)
+        return torch.nn.functional.pad(symbols, (0, self.uses - self._used))
 
     def receive(self, received: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
         """Bits, bool `[N, bits]`, and which blocks were decoded (all parity checks hold), bool `[N]`.
@@ -75,13 +76,13 @@ class Modem:
             received: h x + n, complex `[N, uses]`.
             gain: h, known to the receiver, complex, `[N, uses]` or `[N, 1]`; None: 1.
         """
-        blocks, used = len(received), self._count * self._n // self._qam.bits
+        blocks, used = len(received), self._used
         if gain is None:
             llr = self._qam.llr(received[:, :used])
         else:
             strength = (gain.real.square() + gain.imag.square()).to(torch.float32)
             equal = received * gain.conj() / strength.clamp_min(torch.finfo(torch.float32).tiny)
-            llr = self._qam.llr(equal[:, :used]).unflatten(1, (used, -1)) * strength[:, :used, None]
+            llr = self._qam.llr(equal[:, :used]).unflatten(1, (used, self._qam.bits)) * strength[:, :used, None]
         llr = llr.reshape(blocks * self._count, self._n) * self._flip
         bits, good = self._code.decode(llr)
-        return bits.reshape(blocks, -1)[:, : self.bits], good.view(blocks, self._count).all(1)
+        return bits.reshape(blocks, self._count * self._k)[:, : self.bits], good.view(blocks, self._count).all(1)

@@ -43,7 +43,7 @@ class QAM:
 
     def symbols(self, bits: Tensor) -> Tensor:
         """Symbols, complex64 `[..., s]`, of bits (0 or 1, any type) `[..., s * bits per symbol]`."""
-        parts = bits.long().unflatten(-1, (-1, self.bits // 2, 2))
+        parts = bits.long().unflatten(-1, (bits.shape[-1] // self.bits, self.bits // 2, 2))
         return torch.view_as_complex(self.levels[(parts * self._places[:, None]).sum(-2)])
 
     def llr(self, received: Tensor) -> Tensor:
@@ -52,6 +52,7 @@ class QAM:
         distance = (parts.unsqueeze(-1) - self.levels).square()
         each = []
         for j in range(self.bits // 2):
-            nearest = distance.unflatten(-1, (2**j, 2, -1)).amin((-3, -1))  # of the points with bit 0, and with bit 1
+            halves = distance.unflatten(-1, (2**j, 2, len(self.levels) // 2 ** (j + 1)))
+            nearest = halves.amin((-3, -1))  # of the points with bit 0, and of those with bit 1
             each.append(nearest[..., 1] - nearest[..., 0])
         return torch.stack(each, -2).flatten(-3)

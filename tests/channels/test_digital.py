@@ -255,6 +255,17 @@ def test_padding_is_not_sent_and_changes_nothing(stack):
     assert not seen[:, b:].any()
 
 
+@pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
+def test_nothing_to_send_is_no_error(fading, stack):
+    """No sample at all, or padding alone."""
+    link, snr_db = make_link("digital", fading=fading), torch.tensor([9.0])
+    none = link(randn(1, 0, 32, seed=1), stack(link, [], 32), snr_db)
+    assert none.shape == (1, 0, 32)
+    mask = torch.zeros(1, 2, dtype=torch.bool)
+    padding = link(randn(1, 2, 32, seed=1), stack(link, [2], 32), snr_db, mask=mask, meter=Meter())
+    assert not padding.any()
+
+
 @pytest.mark.parametrize("features", ["gaussian", "constant"])
 def test_the_meter_measures_the_snr_that_was_asked_for(features, stack):
     """As of the analog links; also for features whose bits are all the same, since they are scrambled."""
