@@ -1,4 +1,4 @@
-"""5G LDPC codes (3GPP TS 38.212): Sionna's encoder, and a decoder some 30 times as fast as Sionna's on a CPU.
+"""5G LDPC codes (3GPP TS 38.212): Sionna's encoder, and a decoder 9 to 200 times as fast as its own on a CPU.
 
 The decoder is layered min-sum, normalised by 0.8, as receivers have it; 20 iterations of it lose no more blocks than 20
 of Sionna's belief propagation (a test compares them). Min-sum does not care for the scale of the LLRs, so the noise
