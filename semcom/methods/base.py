@@ -29,7 +29,8 @@ class Method(ABC):
         preset: the paper's own setting of `TrainConfig`'s open fields, for `--train.preset paper`.
         averages: prefixes of what the method averages over clients (it needs one architecture for each).
         split: whether local training runs through the link, features up and gradients down.
-        shares, sends: one line each for `semcom list methods`.
+        shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
+            words each for `semcom list methods`.
     """
 
     paper: ClassVar[str]
@@ -37,6 +38,7 @@ class Method(ABC):
     averages: tuple[str, ...] = ()
     split: ClassVar[bool] = False
     shares: ClassVar[str] = ""
+    personal: ClassVar[str] = ""
     sends: ClassVar[str] = ""
 
     @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class FedAvg(Method):
     preset = {"optimizer": "sgd", "lr": 0.1, "local_epochs": 5, "batch_size": 50, "participation": 0.1}
     averages: tuple[str, ...] = ("encoder.", "head.")
     shares = "encoder and head"
+    personal = "nothing"
     sends = "w up, w down"
 
     @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class FedCL(Method):
     preset = {"rounds": 200, "lr": 0.001}
     split = True
     shares = "decoder (at the base station)"
+    personal = "encoder"
     sends = "features and labels up, gradients down"
 
     @dataclass(frozen=True)

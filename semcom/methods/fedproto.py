@@ -31,6 +31,7 @@ class FedProto(Method):
     paper = "Tan et al., AAAI 2022"
     preset = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 4, "rounds": 100}
     shares = "class prototypes"
+    personal = "encoder and head"
     sends = "prototypes up, prototypes down"
 
     @dataclass(frozen=True)

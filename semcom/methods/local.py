@@ -12,4 +12,5 @@ class Local(FedAvg):
     preset = {}
     averages = ()
     shares = "nothing"
+    personal = "encoder and head"
     sends = "nothing"
