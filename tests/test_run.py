@@ -524,8 +524,8 @@ def test_a_last_update_that_overflows_is_divergence() -> None:
         run(config)
 
 
-def test_dropout_is_refused() -> None:
-    with pytest.raises(ConfigError, match="model: there is a Dropout layer"):
+def test_draws_that_are_not_keyed_are_refused() -> None:
+    with pytest.raises(ConfigError, match="model: the engine does not key the draws of AlphaDropout"):
         run(worlds.request("local", encoder="test-dropout"))
 
 

@@ -68,7 +68,7 @@ def bars(root: str | None) -> Dataset:
 @ENCODERS.register("test-dropout")
 def dropout(channels: int, features: int) -> nn.Module:
     """A layer that the engine does not admit."""
-    return nn.Sequential(conv(channels, features), nn.Dropout())
+    return nn.Sequential(conv(channels, features), nn.AlphaDropout())
 
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {

@@ -17,7 +17,7 @@ from channels import Meter, make_link
 from semcom.bench.rounds import wait
 from semcom.bench.workloads import CLASSES, SNR_DB
 from semcom.engine.forward import Batch, StackedModel, channels_last
-from semcom.models.batchnorm import own_batchnorm
+from semcom.models.own import own_layers
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
 
@@ -54,7 +54,7 @@ class EncoderStep:
     def __init__(self, device: torch.device, clients: int) -> None:
         shape = (clients, SAMPLES, 32, 32, 3)
         images = torch.randn(shape, device=device).movedim(-1, 2)  # channels last in memory
-        network = SplitModel(own_batchnorm(ENCODERS.get("dcgan")(3, FEATURES)), HEADS.get("linear")(FEATURES, CLASSES))
+        network = SplitModel(own_layers(ENCODERS.get("dcgan")(3, FEATURES)), HEADS.get("linear")(FEATURES, CLASSES))
         chunk = clients if device.type == "cuda" else 1
         self.gradient = torch.randn(chunk, SAMPLES, FEATURES, device=device)
         self.passes = [(_model(network, device, chunk), _batch(x)) for x in images.split(chunk)]

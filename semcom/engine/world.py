@@ -29,7 +29,7 @@ from semcom.engine.random import build, global_draws, keyed
 from semcom.engine.ranks import ALONE, Team
 from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.links import build_link
-from semcom.models.batchnorm import own_batchnorm
+from semcom.models.own import own_layers
 from semcom.models.split import SplitModel
 from semcom.registry import ENCODERS, HEADS
 
@@ -146,8 +146,8 @@ class World:
         """Initial models of the clients `ids`, which have the same encoder."""
         model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
         factories: dict[str, Callable[[], nn.Module]] = {
-            "encoder.": lambda: own_batchnorm(ENCODERS.get(encoder)(channels, model.features)),
-            "head.": lambda: own_batchnorm(HEADS.get(model.head)(model.features, classes)),
+            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
+            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
         }
         names = {"encoder.": encoder, "head.": model.head}
         network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
@@ -378,9 +378,10 @@ def _check_network(
 
     On real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
     """
-    if any(isinstance(layer, _DropoutNd) for layer in network.modules()):
-        # Its draws would come from torch's global generator: not keyed, so neither reproducible nor the same in chunks.
-        raise ConfigError("model: there is a Dropout layer, whose draws the engine does not key; leave it out")
+    for layer in network.modules():
+        if isinstance(layer, _DropoutNd):
+            # Its draws would come from torch's global generator: neither reproducible nor the same in chunks.
+            raise ConfigError(f"model: the engine does not key the draws of {type(layer).__name__}; take nn.Dropout")
     kept = network.state_dict()
     for name, _ in network.named_buffers():
         if name not in kept:

@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semcom.config import ConfigError
-
 
 class BatchNorm(nn.Module):
     """`nn.BatchNorm1d/2d` for padded batches.
@@ -62,19 +60,3 @@ class BatchNorm(nn.Module):
         rate = self.momentum * (count > 1).to(var.dtype)
         self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mean)
         self.running_var.mul_(1 - rate).add_(rate * unbiased)
-
-
-def own_batchnorm(module: nn.Module) -> nn.Module:
-    """Replaces every `nn.BatchNorm1d/2d` inside `module` by `BatchNorm` with the same values; returns the module.
-
-    Raises ConfigError for one that keeps no running statistics or averages them cumulatively (`momentum=None`).
-    """
-    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
-        if module.momentum is None or module.running_mean is None:
-            raise ConfigError("model: batch normalisation needs running statistics and a momentum")
-        own = BatchNorm(module.num_features, module.eps, module.momentum, module.affine).to(module.running_mean.dtype)
-        own.load_state_dict({k: v for k, v in module.state_dict().items() if k != "num_batches_tracked"})
-        return own
-    for name, child in module.named_children():
-        setattr(module, name, own_batchnorm(child))
-    return module

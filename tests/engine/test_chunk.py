@@ -19,7 +19,7 @@ from semcom.engine.chunk import COPIES, PASSES, automatic, footprint
 from semcom.engine.ranks import ALONE
 from semcom.engine.visit import EVAL_BATCH
 from semcom.methods.base import task_loss
-from semcom.models.batchnorm import own_batchnorm
+from semcom.models.own import own_layers
 from semcom.models.split import SplitModel
 from tests import worlds
 
@@ -33,7 +33,7 @@ VALUES = 64 + 3 * (3 * 4 * 4) + 4 + 4 + 3
 
 def network(encoder: Any = worlds.conv) -> nn.Module:
     with torch.device("meta"):
-        return SplitModel(own_batchnorm(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
+        return SplitModel(own_layers(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 50, 500])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from semcom.models.batchnorm import own_batchnorm
+from semcom.models.own import own_layers
 from semcom.registry import ENCODERS
 from tests import worlds
 from tests.methods.arms import rounds
@@ -58,7 +58,7 @@ PLAIN = {"cnn": plain_cnn, "resnet18": plain_resnet18}
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("name", PLAIN)
 def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.memory_format) -> None:
-    net = own_batchnorm(ENCODERS.get(name)(3, 6)).double()
+    net = own_layers(ENCODERS.get(name)(3, 6)).double()
     x = torch.randn(2, 3, 32, 32, dtype=torch.float64)
     features = net(x.contiguous(memory_format=layout))
     weights = dict(net.named_parameters())

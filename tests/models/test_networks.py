@@ -139,7 +139,11 @@ def test_a_split_model_names_its_parts() -> None:
             lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 4)),
             r"encoder: it does not run on \[1, 8, 8\] per",
         ),
-        ("test-drop", lambda: nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(64, 4)), "there is a Dropout layer"),
+        (
+            "test-drop",
+            lambda: nn.Sequential(nn.Flatten(), nn.AlphaDropout(), nn.Linear(64, 4)),
+            "does not key the draws of AlphaDropout; take nn.Dropout",
+        ),
     ],
 )
 def test_networks_that_cannot_run_are_refused(name: str, layers: Any, message: str) -> None:

@@ -1,0 +1,40 @@
+"""Replaces torch's layers by those that work on stacks of clients."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from semcom.config import ConfigError
+from semcom.models.batchnorm import BatchNorm
+from semcom.models.dropout import Dropout
+
+
+def own_layers(module: nn.Module) -> nn.Module:
+    """Replaces every `nn.BatchNorm1d/2d` and `nn.Dropout/1d/2d` inside `module`, with the same values; returns it.
+
+    Raises ConfigError for a BatchNorm that keeps no running statistics or averages them cumulatively (`momentum=None`),
+    and for a Dropout that leaves nothing.
+    """
+    made = {layer: _own(layer) for layer in module.modules()}
+    for path, layer in [*module.named_modules(remove_duplicate=False)]:
+        if path and made[layer] is not layer:
+            module.set_submodule(path, made[layer])
+    return made[module]
+
+
+def _own(layer: nn.Module) -> nn.Module:
+    """Ours for a layer of torch's; any other module is returned as it is."""
+    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+        return _own_batchnorm(layer)
+    if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d):
+        return Dropout(layer.p, channels=not isinstance(layer, nn.Dropout))
+    return layer
+
+
+def _own_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
+    """The same values; torch's count of batches serves the cumulative mean alone."""
+    if layer.momentum is None or layer.running_mean is None:
+        raise ConfigError("model: batch normalisation needs running statistics and a momentum")
+    own = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine).to(layer.running_mean.dtype)
+    own.load_state_dict({k: v for k, v in layer.state_dict().items() if k != "num_batches_tracked"})
+    return own
