@@ -100,3 +100,30 @@ def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Ba
     target = targets.expand(k, -1, -1).gather(1, batch.y.unsqueeze(-1).expand(-1, -1, d))
     has = known.expand(k, -1).gather(1, batch.y)
     return batch.mean((features - target).square().sum(-1) * has)
+
+
+def contrast(
+    features: Tensor, targets: Tensor, known: Tensor, batch: Batch, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Mean over a client's samples of InfoNCE against the target of its class, by cosine, the others being negatives.
+
+    Classes without a target are no negatives, and their samples add nothing.
+
+    Args:
+        features: `[k, b, d]`.
+        targets: one per class, `[k, C, d]` or `[C, d]`.
+        known: which classes have one, bool `[k, C]` or `[C]`.
+        batch: labels and padding.
+        temperature: what the cosines are divided by.
+
+    Returns:
+        the mean over all samples `[k]`, and the part of the samples that have a target `[k]`.
+    """
+    normal = torch.nn.functional.normalize
+    similarity = normal(features, dim=-1) @ normal(targets, dim=-1).mT / temperature
+    known = known.expand(len(features), -1)
+    # Not minus infinity: where no class has a target, the gradient of its softmax would be no number.
+    similarity = similarity.masked_fill(~known.unsqueeze(1), torch.finfo(similarity.dtype).min)
+    positive = similarity.gather(2, batch.y.unsqueeze(-1)).squeeze(-1)
+    has = known.gather(1, batch.y)
+    return batch.mean((similarity.logsumexp(-1) - positive) * has), batch.mean(has.to(features.dtype))
