@@ -32,8 +32,8 @@ class Toy:
         e = np.exp(logits - logits.max(1, keepdims=True))
         return e / e.sum(1, keepdims=True)
 
-    def step(self, x: np.ndarray, y: np.ndarray, lr: float, pull: np.ndarray | None = None) -> Toy:
-        """One SGD step on the mean cross-entropy of `x` `[n, 2]`, `y` `[n]`.
+    def slope(self, x: np.ndarray, y: np.ndarray, pull: np.ndarray | None = None) -> Toy:
+        """Gradient of the mean cross-entropy of `x` `[n, 2]`, `y` `[n]`.
 
         `pull` `[n, d]` is the gradient of what else the loss says about each sample's feature (already over n).
         """
@@ -42,7 +42,15 @@ class Toy:
         df = g @ self.V + (0 if pull is None else pull)
         length = np.linalg.norm(z, axis=1, keepdims=True)
         dz = np.sqrt(f.shape[1]) / length * (df - z * (z * df).sum(1, keepdims=True) / length**2)
-        return Toy(self.W - lr * dz.T @ x, self.V - lr * g.T @ f, self.b - lr * g.sum(0))
+        return Toy(dz.T @ x, g.T @ f, g.sum(0))
+
+    def plus(self, other: Toy, factor: float) -> Toy:
+        """self + factor * other."""
+        return Toy(self.W + factor * other.W, self.V + factor * other.V, self.b + factor * other.b)
+
+    def step(self, x: np.ndarray, y: np.ndarray, lr: float, pull: np.ndarray | None = None) -> Toy:
+        """One SGD step on it."""
+        return self.plus(self.slope(x, y, pull), -lr)
 
 
 def mean(models: list[Toy], weights: list[float]) -> Toy:
