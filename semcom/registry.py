@@ -55,7 +55,11 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "dcgan-narrow": "semcom.models.encoders:dcgan_narrow",
         "dcgan-deep": "semcom.models.encoders:dcgan_deep",
         "cnn": "semcom.models.encoders:cnn",
+        "cnn-dropout": "semcom.models.encoders:cnn_dropout",
+        "conv4": "semcom.models.encoders:conv4",
         "resnet18": "semcom.models.resnet:resnet18",
+        "resnet34": "semcom.models.resnet:resnet34",
+        "mobilenet": "semcom.models.mobilenet:mobilenet",
     },
 )
 """Semantic encoders: name -> function of (input channels, feature dimension)."""

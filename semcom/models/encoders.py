@@ -4,7 +4,11 @@ The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al
 outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32.
 
 The small convolutional network of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, on which much of federated learning is compared.
+Data", AISTATS 2017, on which much of federated learning is compared. With dropout it is the network of FedCRL (Table I,
+k = 128) and FedCoSR.
+
+The network of four convolutions of Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image
+Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and one fully connected layer".
 """
 
 from __future__ import annotations
@@ -88,3 +92,23 @@ def cnn(channels: int, features: int) -> nn.Module:
         nn.Linear(64 * 5 * 5, features),
         nn.ReLU(inplace=True),
     )
+
+
+def cnn_dropout(channels: int, features: int) -> nn.Module:
+    """`cnn` with a dropout of 0.3 on the features, as FedCRL's Table I has it."""
+    return nn.Sequential(*cnn(channels, features).children(), nn.Dropout(0.3))
+
+
+def conv4(channels: int, features: int) -> nn.Module:
+    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling: 2x2x64 = 256 numbers.
+
+    The paper's fully-connected layer is its predictor, here the head. With 256 features nothing lies between the two,
+    and with a linear head this is the paper's network; another number of features takes a layer from 256 to it.
+    No biases before BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
+    """
+    layers: list[nn.Module] = []
+    for before in (channels, 64, 64, 64):
+        convolution = nn.Conv2d(before, 64, 3, padding=1, bias=False)
+        layers += [convolution, nn.BatchNorm2d(64), nn.MaxPool2d(2), nn.ReLU(inplace=True)]
+    last = [] if features == 256 else [nn.Linear(256, features)]
+    return nn.Sequential(*layers, Flatten(), *last)

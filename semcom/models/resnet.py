@@ -8,7 +8,9 @@ networks for CIFAR-10.
 from __future__ import annotations
 
 from torch import Tensor, nn
+from torchvision.models import ResNet
 from torchvision.models import resnet18 as torchvision_resnet18
+from torchvision.models import resnet34 as torchvision_resnet34
 
 
 class GlobalMean(nn.Module):
@@ -21,7 +23,16 @@ class GlobalMean(nn.Module):
 
 def resnet18(channels: int, features: int) -> nn.Module:
     """ResNet-18 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`."""
-    network = torchvision_resnet18(weights=None)
+    return _for_small_images(torchvision_resnet18(weights=None), channels, features)
+
+
+def resnet34(channels: int, features: int) -> nn.Module:
+    """ResNet-34, likewise."""
+    return _for_small_images(torchvision_resnet34(weights=None), channels, features)
+
+
+def _for_small_images(network: ResNet, channels: int, features: int) -> nn.Module:
+    """Another stem, and another end."""
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
