@@ -96,10 +96,13 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
 def work(config: RunConfig) -> float:
     """How long a run takes compared with others of its grid: about the samples that it trains on, times a constant."""
     split, schedule = config.partition, config.train
-    epochs = filled(schedule.local_epochs)
-    mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
-    samples = split.ways * (split.shots or 1) if split.kind == "shots" else 1
-    return filled(schedule.rounds) * mean * config.clients * filled(schedule.participation) * samples
+    if schedule.local_steps is not None:
+        visited = float(schedule.local_steps * filled(schedule.batch_size))
+    else:
+        epochs = filled(schedule.local_epochs)
+        mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
+        visited = mean * (split.ways * (split.shots or 1) if split.kind == "shots" else 1)
+    return filled(schedule.rounds) * visited * config.clients * filled(schedule.participation)
 
 
 def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semcom.config import ConfigError, RunConfig, parse_snr
+from semcom.config import COMMON, ConfigError, RunConfig, TrainConfig, parse_snr
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,11 @@ SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (
         "clients",
+        "new_steps",
         "processes",
         "train.rounds",
         "train.local_epochs",
+        "train.local_steps",
         "train.batch_size",
         "train.eval_every",
         "train.eval_clients",
@@ -44,7 +46,15 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "model.features",
         "air.bits_per_float",
     ),
-    POSITIVE: ("train.lr", "partition.beta", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+    POSITIVE: (
+        "train.lr",
+        "train.lr_decay",
+        "partition.beta",
+        "air.bits_per_use",
+        "air.bandwidth_hz",
+        "air.symbol_energy",
+    ),
+    WHOLE: ("new_clients",),
     NOT_NEGATIVE: (
         "seed",
         "train.momentum",
@@ -54,6 +64,7 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "partition.min_size",
     ),
     SHARE: ("train.participation", "partition.fraction", "partition.scarce_fraction"),
+    Rule(lambda v: v >= 2, "a whole number of at least 2"): ("train.lr_milestones",),
     Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("partition.test_fraction",),
     Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
 }
@@ -81,8 +92,7 @@ def check(config: RunConfig) -> None:
         raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
     if (config.train.eval_clients or 0) > config.clients:
         raise ConfigError(f"train.eval-clients: {config.train.eval_clients} is more than the {config.clients} clients")
-    if config.train.momentum and config.train.optimizer == "adam":
-        raise ConfigError(f"train.momentum: {config.train.momentum} has no effect with adam; set train.optimizer sgd")
+    _check_training(config.train)
     _check_snr(config)
 
 
@@ -161,6 +171,25 @@ def _check_ranges(config: RunConfig) -> None:
     for rule, names in RANGES.items():
         for name in names:
             require(name, _get(config, name), rule)
+
+
+def _check_training(train: TrainConfig) -> None:
+    """Fields of a resolved schedule that contradict each other, or have no effect."""
+    if train.momentum and train.optimizer == "adam":
+        raise ConfigError(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")
+    if train.local_steps is not None and train.local_epochs is not None:
+        steps, epochs = train.local_steps, train.local_epochs
+        raise ConfigError(
+            f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; set one to None"
+        )
+    milestones, decay = train.lr_milestones or (), train.lr_decay
+    if sorted(set(milestones)) != list(milestones):
+        raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
+    if isinstance(decay, tuple) and len(decay) != len(milestones):
+        wanted = f"{len(decay)} values for {len(milestones)} milestones; give one, or one per milestone"
+        raise ConfigError(f"train.lr-decay: {wanted}")
+    if not milestones and decay not in (None, (), COMMON["lr_decay"]):
+        raise ConfigError(f"train.lr-decay: {decay} has no effect without train.lr-milestones")
 
 
 def _check_snr(config: RunConfig) -> None:

@@ -172,10 +172,16 @@ class TrainConfig:
     """T: communication rounds (None: 60, or the preset's)."""
     local_epochs: int | tuple[int, ...] | None = None
     """E: local epochs per round, one value or one per client (None: 1, or the preset's)."""
+    local_steps: int | None = None
+    """Steps per client and round instead of local epochs (None: epochs, or the preset's steps)."""
     batch_size: int | None = None
     """Mini-batch (None: 50, or the preset's)."""
     lr: float | tuple[float, ...] | None = None
     """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
+    lr_milestones: tuple[int, ...] | None = None
+    """Rounds from which on the rate is `lr_decay` times what it was (None: none, or those of the preset's rate)."""
+    lr_decay: float | tuple[float, ...] | None = None
+    """Factor at each milestone, one for all or one per milestone (None: 0.1, or those of the preset's milestones)."""
     optimizer: Literal["adam", "sgd"] | None = None
     """Local optimiser, new at every round (None: adam, or the preset's)."""
     momentum: float | None = None
@@ -212,6 +218,12 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     clients: int = 20
     """K: number of clients."""
+    new_clients: int = 0
+    """Further clients, which take no part in training and join at the end; they too get a part of the images."""
+    new_data: str | None = None
+    """A dataset that the new clients divide among themselves (None: the run's images are divided over all clients)."""
+    new_steps: int = 100
+    """Steps that a new client trains a head of its own."""
     seed: int = 0
     """Every draw of the run follows from it."""
     plugins: tuple[str, ...] = ()
@@ -290,21 +302,43 @@ COMMON: Mapping[str, Any] = {
     "local_epochs": 1,
     "batch_size": 50,
     "lr": 1e-3,
+    "lr_milestones": (),
+    "lr_decay": 0.1,
     "optimizer": "adam",
     "momentum": 0.0,
     "weight_decay": 0.0,
     "participation": 1.0,
 }
-"""Common defaults of TrainConfig's open fields."""
+"""Common defaults of TrainConfig's open fields; `local_steps` has none, since it takes the place of `local_epochs`."""
+
+BELONGS: Mapping[str, tuple[str, ...]] = {
+    "lr_milestones": ("lr",),
+    "lr_decay": ("lr", "lr_milestones"),
+    "local_steps": ("local_epochs",),
+}
+"""Field -> fields without which a preset's value of it makes no sense: it is left out where one of them is set."""
 
 
 def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
-    """`train` with its open fields taken from `preset`, then from the common defaults."""
-    values = {**COMMON, **preset}
+    """`train` with its open fields taken from `preset`, then from the common defaults.
+
+    A user's own rate comes without the preset's milestones, own milestones without its factors, own epochs without its
+    steps. Either `local_steps` or `local_epochs` stays None.
+    """
+    own = {name for name, value in vars(train).items() if value is not None}
+    values = {**COMMON, **{name: v for name, v in preset.items() if not own & {*BELONGS.get(name, ())}}}
     if (train.optimizer or values["optimizer"]) == "adam":
         values["momentum"] = 0.0  # a preset's momentum belongs to its SGD
-    opened = {name: values[name] for name in COMMON if getattr(train, name) is None}
-    return dataclasses.replace(train, **opened)
+    if "local_steps" in own | values.keys():
+        del values["local_epochs"]
+    return dataclasses.replace(train, **{name: value for name, value in values.items() if name not in own})
+
+
+def rate_factor(train: TrainConfig, round_: int) -> float:
+    """What the rate of a resolved schedule is multiplied by in a round: the product over the milestones reached."""
+    milestones, decay = filled(train.lr_milestones), filled(train.lr_decay)
+    factors = decay if isinstance(decay, tuple) else (decay,) * len(milestones)
+    return math.prod((f for start, f in zip(milestones, factors, strict=True) if start <= round_), start=1.0)
 
 
 def filled(value: Any) -> Any:

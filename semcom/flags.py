@@ -257,13 +257,18 @@ def _types() -> ConstructorRegistry:
 
 
 def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Literal, int, float and float | str, each with `| None` and with a tuple of the same; anything else is tyro's."""
+    """Literal, int, float and float | str, each with `| None` and with a tuple of the same, and tuples of int.
+
+    Anything else is tyro's.
+    """
     union = typing.get_origin(info.type) in (typing.Union, types.UnionType)
     members = [m for m in (typing.get_args(info.type) if union else [info.type]) if m is not type(None)]
     optional = union and type(None) in typing.get_args(info.type)
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])
         return _spec(f"{{{','.join(choices)}}}", optional, False, lambda word: _choice(word, choices))
+    if members == [tuple[int, ...]]:
+        return _spec("INT", optional, True, lambda word: _scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
     many = [kind for kind in scalars if types.GenericAlias(tuple, (kind, ...)) in members]
     if not scalars or len(members) != len(scalars) + len(many):
@@ -272,20 +277,26 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     return _spec(name, optional, bool(many), lambda word: _scalar(word, scalars))
 
 
-def _spec(name: str, optional: bool, many: bool, one: Callable[[str], Any]) -> PrimitiveConstructorSpec[Any]:
-    """A flag shown as `name` that takes one word or many, each read by `one`; None is read where it is `optional`."""
+def _spec(
+    name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True
+) -> PrimitiveConstructorSpec[Any]:
+    """A flag shown as `name` that takes one word or many, each read by `one`; None is read where it is `optional`.
+
+    One word alone is a `single` value, or a list of one, where no word at all is an empty list.
+    """
 
     def read(words: list[str]) -> Any:
         if optional and words == ["None"]:
             return None
         values = tuple(one(word) for word in words)
-        if not values:
-            raise ValueError("no value is given; give one, or one per client")
-        return values if len(values) > 1 else values[0]
+        if single and not values:
+            raise ValueError("no value is given; give one or several")
+        return values[0] if single and len(values) == 1 else values
 
+    several = f"{name} [{name} ...]" if single else f"[{name} ...]"
     return PrimitiveConstructorSpec(
         nargs="*" if many else 1,
-        metavar=f"{name} [{name} ...]" if many else name,
+        metavar=several if many else name,
         instance_from_str=read,
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(v) for v in (value if isinstance(value, tuple) else (value,))],
