@@ -52,6 +52,14 @@ class Toy:
         """One SGD step on it."""
         return self.plus(self.slope(x, y, pull), -lr)
 
+    def tied_step(self, x: np.ndarray, y: np.ndarray, lr: float, anchor: Toy, weight: float) -> Toy:
+        """One SGD step on the mean cross-entropy + weight/2 ||w - anchor||^2, the norm over all weights."""
+        return self.step(x, y, lr).plus(self, -lr * weight).plus(anchor, lr * weight)
+
+    def under(self, other: Toy) -> Toy:
+        """The own body under the head of another."""
+        return Toy(self.W, other.V, other.b)
+
 
 def mean(models: list[Toy], weights: list[float]) -> Toy:
     """Weighted average."""
