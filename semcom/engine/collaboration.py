@@ -1,0 +1,100 @@
+"""FedPAC's combination of heads: whose heads help whom, from first and second moments of the clients' features.
+
+Client i's combined head is sum_j a_j phi_j. Its expected error is bounded by a' P a, P = diag(V) + D D', where row j of
+D is h_i - h_j: clients whose features vary little and lie alike are worth listening to.
+
+The entries of D D' are usually computed as traces of d x d outer products. The trace of an outer product is a dot
+product, so one Gram matrix of the h holds all entries of all n programmes.
+
+Legend: n clients, C classes, d features.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+SMALL = 1e-3
+"""Weights up to this are dropped."""
+NOTHING = 1e-12
+"""A column as short as this, relative to the longest, has length zero in float64."""
+
+
+def statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+    """What a client tells of its features, p_c being its share of class c.
+
+    Args:
+        means: mu_c, mean feature per class, `[n, C, d]`.
+        counts: samples per class, `[n, C]`.
+        squares: E_c ||f||^2, mean squared norm per class, `[n, C]`.
+
+    Returns:
+        h = [p_c mu_c], `[n, C, d]`, and V = (sum_c p_c E_c ||f||^2 - sum_c p_c^2 ||mu_c||^2) / samples, `[n]`.
+    """
+    samples = counts.sum(1)
+    share = counts / samples[:, None]
+    h = share.unsqueeze(-1) * means
+    variance = (share * squares).sum(1) - h.square().sum((1, 2))
+    return h, variance.clamp(min=0) / samples  # rounding may take it below zero where a client has one sample
+
+
+def head_weights(h: Tensor, variance: Tensor) -> Tensor:
+    """Every client's weights for the heads of all: row i is the solution of client i's programme.
+
+    Args:
+        h: `[n, C, d]`.
+        variance: V, `[n]`, not negative.
+
+    Returns:
+        float64 `[n, n]`; rows are on the simplex. A row is one's own head where the programme has no solution.
+    """
+    points, spread = coordinates(h), variance.double().cpu().numpy()
+    rows = [_kept(factor(points, spread, i), i) for i in range(len(points))]
+    return torch.as_tensor(np.stack(rows), device=h.device)
+
+
+def coordinates(h: Tensor) -> np.ndarray:
+    """n points, `[n, n]`, that lie to each other as the h do in their C d dimensions.
+
+    From the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding; h is centred first, so that
+    a mean that all clients share costs no digits.
+    """
+    flat = h.double().flatten(1)
+    flat = flat - flat.mean(0)
+    values, vectors = np.linalg.eigh((flat @ flat.T).cpu().numpy())
+    return vectors * np.sqrt(values.clip(min=0))
+
+
+def factor(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
+    """M `[2 n, n]` with M' M = P of client i, so P is positive semidefinite by construction."""
+    return np.concatenate([np.diag(np.sqrt(variance)), (points[i] - points).T])
+
+
+def least(columns: np.ndarray) -> np.ndarray:
+    """Weights `[n]` on the simplex of the shortest convex combination of the columns of a matrix `[m, n]`.
+
+    The x >= 0 that brings ||M x||^2 + (sum x - 1)^2 to its minimum is a multiple of them, whatever the scale of M: for
+    x = s a the best s leaves q / (1 + q) with q = ||M a||^2, which grows with q. So it is exact, by an active set.
+
+    Raises:
+        RuntimeError: the solver gives up.
+    """
+    lengths = np.linalg.norm(columns, axis=0)
+    if lengths.min() <= NOTHING * lengths.max():
+        return np.eye(len(lengths))[lengths.argmin()]
+    stacked = np.concatenate([columns / lengths.min(), np.ones((1, len(lengths)))])
+    unit = np.linalg.norm(stacked, axis=0)
+    found = nnls(stacked / unit, np.eye(len(stacked))[-1])[0] / unit
+    return found / found.sum()
+
+
+def _kept(columns: np.ndarray, i: int) -> np.ndarray:
+    """Client i's weights without the small ones, summing to 1 again."""
+    try:
+        weights = least(columns)
+    except RuntimeError:
+        weights = np.zeros(len(columns[0]))
+    large = np.where(weights > SMALL, weights, 0.0)
+    return large / large.sum() if large.any() else np.eye(len(large))[i]
