@@ -132,7 +132,7 @@ def _check_fields(part: Any, prefix: str) -> None:
     for name, hint in typing.get_type_hints(type(part)).items():
         value = getattr(part, name)
         if not dataclasses.is_dataclass(value) and not _fits(value, hint):
-            raise ConfigError(f"{_flag(prefix + name)}: {value!r} is not {_words(hint)}")
+            raise ConfigError(f"{_flag(prefix + name)}: {value!r} is not {wording(hint)}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -151,15 +151,15 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, (int, float) if hint is float else hint)
 
 
-def _words(hint: Any) -> str:
+def wording(hint: Any) -> str:
     """A declared type for a person."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
-        return f"one of {', '.join(arguments)}"
+        return f"one of {', '.join(map(str, arguments))}"
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_words(kind) for kind in arguments if kind is not type(None))
+        return " or ".join(wording(kind) for kind in arguments if kind is not type(None))
     if origin is tuple:
-        return f"a list, each {_words(arguments[0])}"
+        return f"a list, each {wording(arguments[0])}"
     return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint))
 
 

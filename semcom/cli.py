@@ -30,6 +30,7 @@ commands:
   bench WHAT          measure speed; WHAT: engine, scale or channels
   channel-check       measure the channels against theory
   list WHAT           WHAT: methods, channels, datasets, experiments or benches
+  list methods NAME   all about one method and its hyperparameters
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
 flags: --help, --version
@@ -217,22 +218,31 @@ def channel_check(words: list[str]) -> None:
 
 
 def show(words: list[str]) -> None:
-    """`semcom list WHAT`."""
-    from semcom import flags
+    """`semcom list WHAT`, and `semcom list methods NAME`."""
+    from semcom import flags, listing
     from semcom.plugins import load_plugins
 
     with _request():
         early = flags.read_early(words)
+        named = early.name == "methods" and early.rest and not early.rest[0].startswith("-")
+        method = early.rest.pop(0) if named else None
         flags.parse(flags.ListFlags, "semcom list", early.rest)
         if early.name not in LISTS:
             found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
             raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")
         load_plugins(early.plugins)
-    module, attribute = LISTS[early.name].split(":")
+    if early.name != "methods":
+        print(_titles(early.name))
+    else:
+        print(listing.overview() if method is None else listing.details(method))
+
+
+def _titles(what: str) -> str:
+    """What each entry of a registry is, a line each."""
+    module, attribute = LISTS[what].split(":")
     registry = getattr(importlib.import_module(module), attribute)
-    width = max(len(name) for name in registry.names()) + 2
-    for name in registry.names():
-        print(f"{name:<{width}}{_title(registry.get(name))}")
+    width = max(map(len, registry.names())) + 2
+    return "\n".join(f"{name:<{width}}{_title(registry.get(name))}" for name in registry.names())
 
 
 def _title(entry: Any) -> str:

@@ -77,7 +77,10 @@ class FigureFlags:
 
 @dataclass(frozen=True)
 class ListFlags:
-    """Lists methods, channels, datasets or experiments: `semcom list WHAT`."""
+    """Lists what there is: `semcom list WHAT`, or `semcom list methods NAME` for all about one method.
+
+    WHAT: methods, channels, datasets, experiments or benches.
+    """
 
 
 class _EarlyParser(argparse.ArgumentParser):

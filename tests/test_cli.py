@@ -150,6 +150,9 @@ BAD: list[tuple[str, str]] = [
     ("list", "known are methods, channels, datasets, experiments"),
     ("list figs", "list: 'figs' cannot be listed"),
     ("list methods --all", "--all: no such flag"),
+    ("list methods fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
+    ("list methods fedcl lam", "'lam' is not expected here"),
+    ("list channels awgn", "'awgn' is not expected here"),
     ("train", "method: none is given; known are fedcl"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
@@ -411,7 +414,6 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("what", "names"),
     [
-        ("methods", {"fedcl", "fedavg", "fedproto", "local"}),
         ("channels", {"ideal", "awgn", "rayleigh"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
         ("experiments", {"demo", "letter-fig2b"}),
