@@ -1,0 +1,137 @@
+"""FedPAC: features that are aligned by prototypes, heads that are combined for each client.
+
+Xu, Tong, Huang, "Personalized Federated Learning with Feature Alignment and Classifier Collaboration", ICLR 2023,
+Algorithm 1. Per round: V and h of the received body's features, head epochs with that body, body epochs with that head
+and the distance to the global prototypes, prototypes of the trained body. The base station averages bodies by p_k and
+prototypes by counts, and solves a programme per client for its combination of the participants' heads.
+
+Up: encoder and head; d numbers of a prototype, d of h and a count per class that a client owns; V. Down: encoder, the
+client's combined head, the global prototypes. Evaluated: the averaged encoder under the combined heads. A class whose
+owners are all absent keeps its global prototype (the authors' code forgets it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.engine.collaboration import head_weights, statistics
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average, mix
+from semcom.engine.prototypes import combine, moments, prototypes, squared_distance
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+
+
+class FedPAC(FedAvg):
+    """Body: CE + lambda MSE(f, prototype of its class), from round 2; f is the received feature. Head: CE."""
+
+    paper = "Xu et al., ICLR 2023"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "weight_decay": 5e-4},
+        **{"batch_size": 50, "local_epochs": 5, "rounds": 200},
+    }
+    averages = ("encoder.",)
+    shares = "encoder, class prototypes"
+    personal = "head, a combination of the clients'"
+    sends = "encoder, head, prototypes, counts, V and h up; encoder, combined head and prototypes down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedPAC's hyperparameters."""
+
+        lam: float = 1.0
+        """lambda: weight of the distance to the global prototypes."""
+        head_epochs: int = 1
+        """Epochs on the head in a round, before the `train.local_epochs` on the body."""
+        head_lr: float | None = None
+        """Learning rate of the head (None: the run's; the authors take 0.1, beside 0.01 for the body)."""
+        collaboration: bool = True
+        """Whether heads are combined (the authors' ablation: a client keeps its own, which then is not sent)."""
+
+        def check(self) -> None:
+            """Signs and ranges."""
+            require("method.lam", self.lam, NOT_NEGATIVE)
+            require("method.head_epochs", self.head_epochs, WHOLE)
+            require("method.head_lr", self.head_lr, POSITIVE)
+
+    @dataclass(frozen=True)
+    class State(FedAvg.State):
+        """`model`: heads `[K, ...]`; `prototypes` `[C, d]`; `known`: classes that have one, bool `[C]` on the host."""
+
+        prototypes: Tensor
+        known: Tensor
+
+    def __init__(self, hyper: FedPAC.Hyper) -> None:
+        super().__init__(hyper)
+        self.crosses = ("encoder.", "head.") if hyper.collaboration else ("encoder.",)
+
+    def setup(self, world: World) -> FedPAC.State:
+        """No prototype exists before the first round."""
+        c, d = len(world.federation.classes), world.config.model.features
+        none = torch.zeros(c, d, dtype=world.dtype, device=world.device)
+        return self.State(world.population(shared=self.averages), none, torch.zeros(c, dtype=torch.bool))
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """What the body descends; the mean squared error is over samples and features."""
+        features, logits = model(batch)
+        distance = squared_distance(features, context.rows["targets"], context.shared["known"], batch)
+        task, distance = task_loss(logits, batch), distance / features.shape[-1]
+        return task + self.hyper.lam * distance, {"task": task, "distance": distance}
+
+    def round(self, state: FedPAC.State, world: World) -> FedPAC.State:
+        """Algorithm 1."""
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), self.crosses)
+        before = moments(world, received, "statistics")
+        trained = self.train(state, received, before[0], world)
+        sent = world.air.up(trained, self.crosses)
+        heads = self.combined(sent, *before, world) if self.hyper.collaboration else trained
+        model = state.model.put(heads).share(average(sent, self.averages, world.weights(ids)))
+        return self.State(model, *self.aligned(state, trained, world))
+
+    def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:
+        """Head, then body; the target of a class is the global prototype, or where there is none the client's `own`."""
+        ids, known = received.ids, state.known.to(world.device)
+        floats = np.full(len(ids), int(state.known.sum()) * own.shape[-1])
+        common = world.air.send("down", "prototypes", state.prototypes.expand_as(own), ids, floats)
+        if self.hyper.head_epochs:
+            rate, epochs = world.optimizer(lr=self.hyper.head_lr), self.hyper.head_epochs
+            received = world.fit(received, head_loss, train="head.", epochs=epochs, optimizer=rate, phase="head")[0]
+        return world.fit(
+            received,
+            self.objective,
+            train="encoder.",
+            rows={"targets": torch.where(known[:, None], common, own)},
+            shared={"known": known.any().expand_as(known)},  # all or, in round 1, none
+        )[0]
+
+    def combined(self, sent: Population, means: Tensor, counts: Tensor, squares: Tensor, world: World) -> Population:
+        """The participants' models, each under its own combination of their heads."""
+        ids, owned = sent.ids, world.owned(sent.ids)
+        h, variance = statistics(means, counts, squares)
+        h = world.air.send("up", "h", h, ids, world.federation.owned[ids].sum(1) * h.shape[-1]) * owned[..., None]
+        variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
+        return mix(sent, head_weights(h, variance), "head.")
+
+    def aligned(self, state: FedPAC.State, trained: Population, world: World) -> tuple[Tensor, Tensor]:
+        """The global prototypes after the round, and which classes have one."""
+        ids, mine = trained.ids, world.federation.owned[trained.ids]
+        means, counts = prototypes(world, trained)
+        means = world.air.send("up", "prototypes", means, ids, mine.sum(1) * means.shape[-1])
+        # Noise may reach a count, but a class that a client owns has a sample.
+        counts = world.air.send("up", "counts", counts, ids, mine.sum(1)).clamp(min=1) * world.owned(ids)
+        has = torch.as_tensor(mine.any(0))
+        kept = torch.where(has.to(world.device)[:, None], combine(means, counts, "counts"), state.prototypes)
+        return kept, state.known | has
+
+
+def head_loss(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    """What the head descends: cross-entropy."""
+    return task_loss(model(batch)[1], batch)

@@ -1,0 +1,182 @@
+"""FedPAC: worked by hand over two rounds, its reductions, and what crosses the air."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.engine.prototypes import moments
+from semcom.methods.fedpac import FedPAC
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import client, gap, random_federation, world
+
+OWN: dict[str, Any] = {"lam": 0.0, "collaboration": False}
+
+
+def class_means(model: Toy, k: int) -> np.ndarray:
+    f = model.features(X[k])
+    return np.stack([f[Y[k] == c].mean(0) for c in (0, 1)])
+
+
+def moments_by_hand(model: Toy, k: int) -> tuple[np.ndarray, float]:
+    """h and V of a client, from its samples."""
+    f, n = model.features(X[k]), len(Y[k])
+    share = np.array([np.mean(Y[k] == c) for c in (0, 1)])
+    h = share[:, None] * class_means(model, k)
+    return h, (np.square(f).sum() / n - np.square(h).sum()) / n
+
+
+def combined_by_hand(trained: list[Toy], received: list[Toy]) -> list[Toy]:
+    """Two clients' heads: a on one's own, where a^2 V_1 + (1 - a)^2 (V_2 + ||h_1 - h_2||^2) is least."""
+    (h1, v1), (h2, v2) = (moments_by_hand(received[k], k) for k in (0, 1))
+    apart = np.square(h1 - h2).sum()
+    own = [(v + apart) / (v1 + v2 + apart) for v in (v2, v1)]
+    return [mean(trained, [own[0], 1 - own[0]]), mean(trained, [1 - own[1], own[1]])]
+
+
+@pytest.mark.parametrize("head_lr", [None, 0.2])
+def test_two_rounds_by_hand(head_lr: float | None) -> None:
+    """Two epochs on the head, three on the body; in round 2 each feature is pulled to its class's prototype."""
+    lam, count = 3.0, np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
+    hyper = {"lam": lam, "head_epochs": 2, "head_lr": head_lr}
+    start, *after = rounds(toy_world("fedpac", hyper=hyper, train={"local_epochs": 3}), n=2)
+    received, shared = [as_toy(start.model, k) for k in (0, 1)], None
+    for state in after:
+        trained = []
+        for k, model in enumerate(received):
+            for _ in range(2):
+                model = model.under(model.step(X[k], Y[k], head_lr or 0.5))
+            for _ in range(3):
+                f = model.features(X[k])
+                pull = 0 if shared is None else 2 * lam * (f - shared[Y[k]]) / f.size
+                model = model.step(X[k], Y[k], 0.5, pull).under(model)
+            trained.append(model)
+        body, heads = mean(trained, [3 / 5, 2 / 5]), combined_by_hand(trained, received)
+        received = [body.under(head) for head in heads]
+        shared = sum(count[k][:, None] * class_means(trained[k], k) for k in (0, 1)) / count.sum(0)[:, None]
+        np.testing.assert_allclose(state.prototypes, shared, atol=1e-12)
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), received[k])
+
+
+@pytest.mark.parametrize("train", [{}, {"participation": 2 / 3, "local_epochs": 2}])
+@pytest.mark.parametrize("epochs", [0, 1, 2])
+def test_without_alignment_and_combination_it_is_fedrep(epochs: int, train: dict[str, Any]) -> None:
+    ours = play("fedpac", n=3, hyper={**OWN, "head_epochs": epochs}, train=train).model
+    assert gap(ours, play("fedrep", n=3, hyper={"head_epochs": epochs}, train=train).model) == 0
+
+
+def test_own_weights_are_fedrep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a = e_i through the whole of the combination, in place of leaving it out."""
+    monkeypatch.setattr("semcom.methods.fedpac.head_weights", lambda h, v: torch.eye(len(v), dtype=torch.float64))
+    ours = play("fedpac", n=3, hyper={"lam": 0.0}).model
+    assert gap(ours, play("fedrep", n=3, hyper={"head_epochs": 1}).model) == 0
+
+
+def test_alignment_starts_in_round_two() -> None:
+    one, two = (play("fedpac", n=1, hyper={"lam": lam}).model for lam in (0.0, 9.0))
+    assert gap(one, two) == 0
+    one, two = (play("fedpac", n=2, hyper={"lam": lam}).model for lam in (0.0, 9.0))
+    assert gap(one, two) > 1e-6
+
+
+def test_moments_of_the_received_body_before_training() -> None:
+    """In round 1 all have the common initial body: V and h are those of its features."""
+    w = toy_world("fedpac")
+    start = rounds(w, n=0)[0]
+    means, counts, squares = moments(w, start.model, "statistics")
+    for k in (0, 1):
+        model = as_toy(start.model, k)
+        f = model.features(X[k])
+        np.testing.assert_allclose(means[k], class_means(model, k), atol=1e-12)
+        np.testing.assert_allclose(squares[k], [np.square(f[Y[k] == c]).sum(1).mean() for c in (0, 1)], atol=1e-12)
+
+
+def test_a_class_without_global_prototype_has_the_clients_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Class 1 has never been seen: its target is the mean of the received body's features, in every batch."""
+    w = world("fedpac", hyper={"lam": 2.0})
+    method = FedPAC(w.config.hyper)
+    state = rounds(w, method)[-1]
+    gone = type(state)(state.model, state.prototypes, state.known & torch.tensor([True, False, True]))
+    seen: list[Any] = []
+    fit = w.fit
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        seen.append((kwargs.get("rows"), kwargs.get("shared")))
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(w, "fit", watched)
+    w.begin(2)
+    method.round(gone, w)
+    own = moments(w, state.model.rows(np.arange(3)), "statistics")[0]
+    (_, _), (rows, shared) = seen
+    assert shared["known"].tolist() == [True, True, True]
+    assert torch.equal(rows["targets"][:, 1], own[:, 1])
+    assert torch.equal(rows["targets"][:, [0, 2]], state.prototypes[[0, 2]].expand(3, -1, -1))
+
+
+def test_absent_clients_keep_their_heads_and_are_in_no_programme() -> None:
+    """In a round of two of three nothing depends on the third one's images, and its head does not move."""
+    data, train = random_federation((7, 5, 3)), {"participation": 2 / 3}
+    w = world("fedpac", data=data, train=train)
+    before, after = rounds(w)
+    (absent,) = set(range(3)) - set(w.sample().tolist())
+    for name in ("head.0.weight", "head.0.bias"):
+        heads = client(before.model, absent)[name], client(after.model, absent)[name]
+        assert torch.equal(*heads)
+    images = data.images.clone()
+    images[data.train[absent]] = 255 - images[data.train[absent]]
+    other = rounds(world("fedpac", data=replace(data, images=images), train=train))[-1]
+    assert gap(after.model, other.model) == 0 and torch.equal(after.prototypes, other.prototypes)
+
+
+@pytest.mark.parametrize("collaboration", [True, False])
+def test_traffic(collaboration: bool) -> None:
+    """Up: the model, per owned class d of a prototype, d of h and a count, and V; down: the model, d per known class.
+    Without combination neither heads nor h and V cross."""
+    w = world("fedpac", hyper={"collaboration": collaboration})
+    model = rounds(w, n=2)[-1].model
+    n, d, owned = 3, 4, w.federation.owned
+    body, head = model.numbers("encoder.").sum(), model.numbers("head.").sum()
+    more = (head, owned.sum() * d + n) if collaboration else (0, 0)
+    assert w.air.totals["up"].floats == 2 * (body + owned.sum() * (d + 1) + sum(more))
+    assert w.air.totals["down"].floats == 2 * (body + more[0]) + n * owned.any(0).sum() * d
+
+
+def test_noise_on_what_is_not_sent_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uncoded exchange makes everything noisy, but a class without samples has no weight and no h, and V is not
+    negative."""
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def watched(h: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        seen.append((h, variance))
+        return torch.eye(len(h), dtype=torch.float64)
+
+    monkeypatch.setattr("semcom.methods.fedpac.head_weights", watched)
+    w = world("fedpac", classes=5, sizes=(4, 3, 2), air={"parameters": "analog"}, channel={"snr_db": "-10"})
+    state = rounds(w, n=3)[-1]
+    unowned = ~torch.as_tensor(w.federation.owned)
+    assert unowned.any() and len(seen) == 3
+    for h, variance in seen:
+        assert (h[unowned] == 0).all() and (h[~unowned] != 0).all() and (variance >= 0).all()
+    assert state.prototypes.isfinite().all()
+    assert (state.prototypes[~w.federation.owned.any(0)] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lam": -1.0}, "method.lam: -1"),
+        ({"head_epochs": -1}, "method.head-epochs: -1"),
+        ({"head_lr": 0.0}, "method.head-lr: 0"),
+    ],
+)
+def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        world("fedpac", hyper=values)
