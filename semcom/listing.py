@@ -21,6 +21,9 @@ if typing.TYPE_CHECKING:
 WIDEST = 120
 """Columns of text in a terminal that has more of them, and where there is none."""
 
+LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more."
+"""Below the overview: the papers' symbols."""
+
 
 def overview() -> str:
     """All methods: citation, what is shared, personal and sent, and hyperparameters with their defaults."""
@@ -32,7 +35,7 @@ def overview() -> str:
         defaults = ", ".join(f"{key}={value}" for key, value in _defaults(method.Hyper).items())
         lines += _hanging(f"{name:<{margin}}", _paper(method))
         lines += [line for text in (traits, defaults) if text for line in _hanging(" " * margin, text)]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_hanging("", LEGEND)])
 
 
 def details(name: str) -> str:

@@ -85,6 +85,9 @@ listed  Nobody et al., 2020
         head; sent: encoder up, encoder and prototypes down
         lam=0.25, tau=None, kind=counts, steps=10, own=True,
         rates=0.5 0.25
+
+theta: encoder; phi: head; w: both. `semcom list methods
+NAME` tells more.
 """,
     120: """\
 local   baseline
@@ -92,6 +95,8 @@ local   baseline
 listed  Nobody et al., 2020
         shared: encoder and class prototypes; personal: head; sent: encoder up, encoder and prototypes down
         lam=0.25, tau=None, kind=counts, steps=10, own=True, rates=0.5 0.25
+
+theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more.
 """,
 }
 
@@ -148,7 +153,7 @@ def test_a_method_that_says_nothing_of_itself(
 ) -> None:
     silent = type("Silent", (Method,), {"__doc__": None})
     monkeypatch.setattr(METHODS, "_added", {"silent": silent})
-    assert printed(capsys)[-2:] == ["silent  -", "        shared: -; personal: -; sent: -"]
+    assert printed(capsys)[-4:-2] == ["silent  -", "        shared: -; personal: -; sent: -"]
     assert printed(capsys, "silent")[:3] == ["silent", "", "paper     -"]
 
 
@@ -194,6 +199,7 @@ def test_every_arm_tells_all_about_itself(arm: str) -> None:
         assert text and text == text.strip()
     assert method.__doc__ and not method.__doc__[0].isspace()
     for text in (method.shares, method.personal, method.sends):
-        assert len(text) < 110 and "\n" not in text and ";" not in text
+        assert len(text) < 110 and "\n" not in text
+    assert ";" not in method.shares + method.personal, "it separates them in the overview"
     known = listing.docstrings(method.Hyper)
     assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}
