@@ -1,0 +1,141 @@
+"""FedCoSR: contrast with the federation's label centroids; a body mixed of a client's own and the global one.
+
+Huang, Chen, Zhang, Wang, "FedCoSR: Personalized Federated Learning with Contrastive Shareable Representations for Label
+Heterogeneity in Non-IID Data", arXiv:2404.17916v3; equations and lines (of Algorithm 1, whose initialisation is round 1
+here) are as numbered there. Up: the body, and d numbers per class that the client owns. Down: the global body, and d
+numbers per class that has a centroid. The base station knows a client's samples per class, as it knows p_k.
+
+Where the paper is silent, what holds here: L_Reg of Eq. 7 is the mean over the client's last local epoch, not weighted
+by alpha; while there is none (round 1 has no centroids) the global body overwrites the client's. Classes without a
+centroid are neither positives nor negatives. `personal` is the model of Eq. 9, with which the client would start from
+the newest global body, and not that body itself: one that keeps its own (gamma = 0) is evaluated as in local training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average, blend
+from semcom.engine.prototypes import combine, contrast, prototypes
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+
+
+class FedCoSR(Method):
+    """CE + alpha InfoNCE(f, global centroids), from the body tau_k body_k + (1 - tau_k) body_global."""
+
+    paper = "Huang et al., arXiv:2404.17916v3"
+    shares = "encoder and label centroids"
+    personal = "head, and its part of the encoder"
+    sends = "theta and label centroids up, theta and label centroids down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """Hyperparameters of FedCoSR, as in Table I of FedCRL: FedCoSR prints none."""
+
+        alpha: float = 1.0
+        """alpha: weight of the contrastive loss (Eq. 14); 0 is the paper's "w/o CRL"."""
+        tau_cl: float = 0.1
+        """tau_CL: temperature of InfoNCE (Eq. 13)."""
+        gamma: float = 0.8
+        """gamma: how fast tau_k = exp(-gamma L_Reg) falls (Eq. 7); with 0 a client keeps its own body for good."""
+        local_aggregation: bool = True
+        """Eq. 8; without it ("w/o LA") the global body always overwrites the own one."""
+        separate: bool = True
+        """Whether the head stays with the client; without it ("w/o Sep") the whole model takes the body's place."""
+        clip: bool = False
+        """Line 22's "clip into [0, 1]", on all weights after each step: without negative weights it learns little."""
+
+        def check(self) -> None:
+            """Signs and ranges."""
+            require("method.alpha", self.alpha, NOT_NEGATIVE)
+            require("method.tau_cl", self.tau_cl, POSITIVE)
+            require("method.gamma", self.gamma, NOT_NEGATIVE)
+
+    @dataclass(frozen=True)
+    class State:
+        """`model`: own heads `[K, ...]`, the global body `[1, ...]`; `trained`: whole models after training `[K, ...]`.
+
+        `regulariser`: L_Reg of each client's last participation, `[K]`, infinite while there is none. `centroids`
+        `[C, d]`; `known`: classes that have one, bool `[C]` on the host.
+        """
+
+        model: Population
+        trained: Population
+        regulariser: Tensor
+        centroids: Tensor
+        known: Tensor
+
+    def __init__(self, hyper: FedCoSR.Hyper) -> None:
+        super().__init__(hyper)
+        self.averages = ("encoder.",) if hyper.separate else ("encoder.", "head.")
+
+    def setup(self, world: World) -> FedCoSR.State:
+        """Line 4."""
+        c, d = len(world.federation.classes), world.config.model.features
+        none = torch.zeros(c, d, dtype=world.dtype, device=world.device)
+        never = none.new_full((world.clients,), torch.inf)
+        models = world.population(shared=self.averages), world.population()
+        return self.State(*models, never, none, torch.zeros(c, dtype=torch.bool))
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Eq. 14, and the part of the samples that Eq. 13 is a mean of."""
+        features, logits = model(batch)
+        targets, known = context.rows["centroids"], context.shared["known"]
+        regulariser, part = contrast(features, targets, known, batch, self.hyper.tau_cl)
+        task = task_loss(logits, batch)
+        return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
+
+    def aggregate(self, own: Population, received: Population, regulariser: Tensor) -> Population:
+        """Eqs. 7 to 9: where each client starts; `regulariser` `[n]`."""
+        if not self.hyper.local_aggregation:
+            return received
+        gamma = self.hyper.gamma  # 0 times an infinite loss is no number
+        tau = torch.exp(-gamma * regulariser) if gamma else torch.ones_like(regulariser)
+        return blend(own, received, tau, self.averages)
+
+    def round(self, state: FedCoSR.State, world: World) -> FedCoSR.State:
+        """Lines 13 to 25, then 11 and 12."""
+        ids, d = world.sample(), state.centroids.shape[1]
+        at = torch.as_tensor(ids, device=world.device)
+        received = world.air.down(state.model.rows(ids), self.averages)
+        down = np.full(len(ids), int(state.known.sum()) * d)
+        centroids = world.air.send("down", "centroids", state.centroids.expand(len(ids), -1, -1), ids, down)
+        trained, log, _ = world.fit(
+            self.aggregate(state.trained.rows(ids), received, state.regulariser[at]),
+            self.objective,
+            rows={"centroids": centroids},
+            shared={"known": state.known.to(world.device)},
+            project=(lambda name, leaf: leaf.clamp(0, 1)) if self.hyper.clip else None,
+        )
+        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        part = log["contrasted"]
+        regulariser = torch.where(part > 0, log["regulariser"] / part, torch.inf).to(world.dtype)
+        return self.State(
+            state.model.put(trained).share(newest),
+            state.trained.put(trained),
+            state.regulariser.index_copy(0, at, regulariser),
+            *self._centroids(state, world, trained),
+        )
+
+    def _centroids(self, state: FedCoSR.State, world: World, trained: Population) -> tuple[Tensor, Tensor]:
+        """Eqs. 4 and 6, and which classes have a centroid; one whose owners are all absent stays as it is."""
+        means, counts = prototypes(world, trained)
+        owned = world.federation.owned[trained.ids]
+        sent = world.air.send("up", "centroids", means, trained.ids, owned.sum(1) * means.shape[-1])
+        has = torch.as_tensor(owned.any(0))
+        newest = torch.where(has.to(world.device)[:, None], combine(sent, counts, "counts"), state.centroids)
+        return newest, state.known | has
+
+    def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
+        """`personal`: where each client would start the next round; `trained`: as its last training left it."""
+        start = self.aggregate(state.trained, state.model, state.regulariser)
+        return {"personal": View(start), "trained": View(state.trained)}
