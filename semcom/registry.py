@@ -33,6 +33,8 @@ METHODS: Registry[type[Method]] = Registry(
         "fedavg": "semcom.methods.fedavg:FedAvg",
         "fedproto": "semcom.methods.fedproto:FedProto",
         "local": "semcom.methods.local:Local",
+        "fedcosr": "semcom.methods.fedcosr:FedCoSR",
+        "fedcrl": "semcom.methods.fedcrl:FedCRL",
     },
 )
 """Training methods: name -> subclass of `semcom.methods.base.Method`."""
