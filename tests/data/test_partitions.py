@@ -163,6 +163,31 @@ def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
         assert np.ptp(np.bincount(EVEN.labels[cut.train[client]], minlength=5)[own]) <= 1  # stratified
 
 
+@pytest.mark.parametrize(
+    ("config", "rest"),
+    [
+        (PartitionConfig(kind="dirichlet", beta=0.1), 0.1),
+        (PartitionConfig(kind="pathological", classes=2), 0.1),
+        (PartitionConfig(kind="dirichlet", beta=0.1), 0.05),
+    ],
+)
+def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest: float) -> None:
+    """FedCoSR's Fig. 6: clients 16 to 20 keep a tenth, in the same proportions of classes; tests stay as they are."""
+    dataset, last = toy([500] * 10, [100] * 10), (15, 16, 17, 18, 19)
+    full = partition(dataset, config, 20, 0)
+    cut = partition(dataset, dataclasses.replace(config, scarce=last, scarce_fraction=rest), 20, 0)
+    for k in range(20):
+        assert np.array_equal(cut.test[k], full.test[k])
+        before, after = (np.bincount(dataset.labels[split.train[k]], minlength=10) for split in (full, cut))
+        if k not in last:
+            assert np.array_equal(cut.train[k], full.train[k])
+            continue
+        assert np.isin(cut.train[k], full.train[k]).all() and after.sum() == max(1, round(rest * before.sum()))
+        assert (np.abs(after - before * after.sum() / before.sum()) < 1).all()
+    lost = sum(len(full.train[k]) - len(cut.train[k]) for k in last)
+    assert sum(map(len, cut.train)) == sum(map(len, full.train)) - lost and lost > 0
+
+
 @PROPERTY
 @given(SEEDS, st.floats(0.01, 0.95))
 def test_validation_is_taken_off_training(seed: int, part: float) -> None:
