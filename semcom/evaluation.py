@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from semcom.config import RunConfig, filled, parse_snr
 from semcom.engine.random import keyed
 from semcom.engine.visit import View, confusion
 from semcom.engine.world import World
-from semcom.metrics.accuracy import LAST, per_class, per_client, spread
+from semcom.metrics.accuracy import LAST, headline, per_class, per_client, spread
 
 
 def test_snrs(config: RunConfig) -> tuple[float | None, ...]:
@@ -52,6 +53,27 @@ def evaluate(world: World, views: Mapping[str, View]) -> dict[str, dict[str, Any
             if snr is not None:
                 row[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
     return row
+
+
+def headlines(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Each view's `headline` over the rows that evaluated it, in the order of their views."""
+    names = dict.fromkeys(name for row in rows for name in row.get("views", {}))
+    found = {name: [row for row in rows if name in row.get("views", {})] for name in names}
+    return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}
+
+
+@contextmanager
+def uncounted(world: World) -> Iterator[None]:
+    """Within it nothing counts as the run's training: round, samples, traffic and losses are then as they were.
+
+    The received SNR of tests is kept: what is evaluated here is evaluated for the run.
+    """
+    before, round_, log = world.counters(), world.round, world.log
+    yield  # after an exception the world is not used any more
+    world.settle()
+    tests = world.measured["test"]
+    world.resume(before)
+    world.round, world.log, world.measured["test"] = round_, log, tests
 
 
 def select(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:

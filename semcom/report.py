@@ -46,14 +46,22 @@ class Progress(contextlib.ExitStack):
 
 def result_table(summary: Mapping[str, Any]) -> str:
     """The summary of a run as text: accuracies per view, measured SNR, and traffic per client and round."""
-    lines = [("view", "accuracy %", "std", "worst 10 %")]
-    for name, view in summary["views"].items():
-        lines.append((name, *(f"{100 * view[key]:.1f}" for key in ("accuracy", "accuracy_std", "worst10"))))
+    body = _accuracies("view", summary["views"])
+    if "new_clients" in summary:
+        body += _accuracies("new client", summary["new_clients"])
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    body = [f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in lines]
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts)}" for way, counts in summary["traffic"].items()]
-    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {summary['rounds']} rounds"
+    end = f"{summary['rounds']} rounds" + (" and its last stage" if "finish" in summary else "")
+    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {end}"
     return "\n".join([head, *body, f"received SNR: {snr}", "per participating client and round", *sent])
+
+
+def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line per view, below one with headings."""
+    lines: list[tuple[str, ...]] = [(title, "accuracy %", "std", "worst 10 %")]
+    for name, view in views.items():
+        lines.append((name, *(f"{100 * view[key]:.1f}" for key in ("accuracy", "accuracy_std", "worst10"))))
+    return [f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells) for name, *cells in lines]
 
 
 def time_table(seconds: Mapping[str, float]) -> str:
@@ -76,6 +84,8 @@ _SECTIONS = {
     "evaluate": "evaluation",
     "checkpoint": "checkpointing",
     "log": "logging",
+    "finish": "last stage",
+    "newcomers": "new clients",
 }
 """What the sections of a run are called, in the order of the table."""
 _DIRECTIONS = {"up": "  uplink  ", "down": "  downlink"}

@@ -13,6 +13,7 @@ from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, fi
 from semcom.data.partitions import default_shots
 from semcom.links import build_link
 from semcom.methods.base import Method
+from semcom.newcomers import check as check_newcomers
 from semcom.plugins import load_plugins
 from semcom.registry import ENCODERS, HEADS, METHODS
 
@@ -52,6 +53,7 @@ def _resolve(config: RunConfig) -> RunConfig:
     for name in names:
         ENCODERS.get(name)
     _check_mix(method(config.hyper), config.method, names)
+    check_newcomers(config)
     device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
         raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")

@@ -7,7 +7,8 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,17 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, RunConfig, RunError, filled, from_dict, run_hash, to_dict
-from semcom.data.datasets import load
-from semcom.data.federation import Federation, federate
-from semcom.data.partitions import partition
+from semcom.data.federation import Federation
 from semcom.engine import checkpoint
 from semcom.engine.clock import Clock
-from semcom.engine.fit import Diverged
+from semcom.engine.descent import Diverged
 from semcom.engine.memory import keep_freed_memory
 from semcom.engine.ranks import ALONE, Team, launched_rank, team
 from semcom.engine.visit import View, predict
 from semcom.engine.world import World
-from semcom.evaluation import evaluate, evaluated, is_due, test_snrs
+from semcom.evaluation import evaluate, evaluated, headlines, is_due, test_snrs, uncounted
 from semcom.methods.base import Method
-from semcom.metrics.accuracy import headline
+from semcom.newcomers import Data, read, welcome
 from semcom.registry import METHODS
 from semcom.request import find_device, resolve
 from semcom.results import CHECKPOINT, Folder, WriteError, commit, versions, writing
@@ -45,16 +44,24 @@ class Result:
         summary: as in summary.json.
         metrics: one row per round, as in metrics.jsonl.
         out: the run's folder, or None.
-        views: name -> `View` of the trained populations; the first one is the headline.
         world: data and channel of the run.
+        find_views: makes `views`.
     """
 
     config: RunConfig
     summary: dict[str, Any]
     metrics: list[dict[str, Any]]
     out: Path | None
-    views: Mapping[str, View]
     world: World
+    find_views: Callable[[], Mapping[str, View]] = field(repr=False)
+
+    @cached_property
+    def views(self) -> Mapping[str, View]:
+        """Name -> `View` of the trained populations; the first one is the headline.
+
+        Worked out when it is first asked for: of a run that was finished before, the method's last stage is repeated.
+        """
+        return self.find_views()
 
     def predict(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
         """Classes that a client's model gives to images, through the channel at its test SNR.
@@ -95,39 +102,37 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
         folder.check()
     clock = Clock(profile, find_device(config.device))
     with clock("setup"):
-        federation = _federation(config)
+        keep_freed_memory()
+        data = read(config)
     others = team(config.processes, "semcom.runner:work", lambda: json.dumps(to_dict(config)).encode())
     with folder.open() if folder is not None else nullcontext(), others as ranks:
-        return Runner(config, federation, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
+        return Runner(config, data, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
 
 
 def work(ranks: Team, payload: bytes) -> None:
     """What another process of a run does: all of it but its folder. `payload` is the configuration as JSON."""
     config = resolve(from_dict(json.loads(payload)))
-    Runner(config, _federation(config), None, None, Clock(), ranks).run()
-
-
-def _federation(config: RunConfig) -> Federation:
-    """The clients' images, on the host."""
     keep_freed_memory()
-    dataset = load(config.data)
-    return federate(dataset, partition(dataset, config.partition, config.clients, config.seed))
+    Runner(config, read(config), None, None, Clock(), ranks).run()
 
 
 class Runner:
-    """The loop over rounds.
+    """The loop over rounds, and what comes after the last one.
 
     Attributes:
+        newcomers: images of the clients that join at the end, if there are any.
         state: the method's, after the last whole round.
         progress: clock and counters at that time.
         stored: round and state of the checkpoint in the folder. The state is held because rows that lie in a file are
             only kept while a state has them, and the checkpoint says where they lie.
+        stage: what is going on after the last round ("": a round is).
+        last: views of the method's last stage, once it has been carried out.
     """
 
     def __init__(
         self,
         config: RunConfig,
-        federation: Federation,
+        data: Data,
         folder: Folder | None,
         on_round: OnRound | None,
         clock: Clock,
@@ -138,21 +143,25 @@ class Runner:
         self.rounds = filled(config.train.rounds)
         with clock("setup"):
             device = find_device(config.device, ranks.local_rank if ranks.size > 1 else None)
-            self.world = World(config, federation.to(device), device, split=self.method.split, clock=clock, team=ranks)
+            members = data.members.to(device)
+            self.newcomers: Federation | None = data.beside(members)
+            self.world = World(config, members, device, split=self.method.split, clock=clock, team=ranks)
             self.state = self.method.setup(self.world)
         self.rows: list[dict[str, Any]] = []
         self.progress = self._progress(0)
         self.stored: tuple[int, Any] | None = None
+        self.stage = ""
+        self.last: Mapping[str, View] | None = None
 
     def run(self) -> Result:
-        """All rounds that are not done yet, then the summary."""
+        """All rounds that are not done yet, the method's last stage, new clients, then the summary."""
         try:
             summary = self._run()
         except WriteError as error:
-            raise RunError(f"round {self.world.round}: {error}; last good state: {self._kept()}") from error
+            raise RunError(f"{self._where()}: {error}; last good state: {self._kept()}") from error
         self.world.team = ALONE  # the others have ended, or go their own way
-        views = self.method.views(self.state, self.world)
-        return Result(self.config, summary, self.rows, self.folder.path if self.folder else None, views, self.world)
+        out = self.folder.path if self.folder else None
+        return Result(self.config, summary, self.rows, out, self.world, self._views)
 
     def _run(self) -> dict[str, Any]:
         """The work of `run`, where files may fail to be written; returns the summary."""
@@ -163,14 +172,16 @@ class Runner:
         try:
             for round_ in range(self.progress["round"] + 1, self.rounds + 1):
                 self._round(round_)
+            finish = self._finish()
+            joined = self._join()
         except KeyboardInterrupt:
             self._keep()
             raise
         except Diverged as stop:
             with suppress(WriteError):  # the first thing that went wrong is what has to be told
                 self._keep()
-            raise RunError(f"round {self.world.round}: {stop}; last good state: {self._kept()}") from None
-        summary = self._summary()
+            raise RunError(f"{self._where()}: {stop}; last good state: {self._kept()}") from None
+        summary = self._summary(finish, joined)
         if self.folder:
             self.folder.finish(summary)
         return summary
@@ -183,8 +194,9 @@ class Runner:
             state = self.method.round(self.state, self.world)
             row: dict[str, Any] = {"round": round_, **self._losses()}
         if is_due(self.config, round_):
-            with self.clock("evaluate"):
-                row["views"] = evaluate(self.world, self.method.views(state, self.world))
+            with self.clock("evaluate"), uncounted(self.world):
+                views = self.method.views(state, self.world)
+                row |= {"views": evaluate(self.world, views)} if views else {}
         row["seconds"] = round(time.perf_counter() - begun, 4)
         self._write(row)
         self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
@@ -201,16 +213,65 @@ class Runner:
                 self.folder.append(row)
             self.rows.append(row)
 
+    def _finish(self) -> dict[str, Any] | None:
+        """The method's last stage, if it has one, and its evaluation as a row. It draws as a round T + 1 would."""
+        if not self._finishes():
+            return None
+        self.stage = "finish"
+        with self.clock("finish"), writing("training"), uncounted(self.world):
+            self.last = self._last_views()
+            row: dict[str, Any] = {"round": self.rounds + 1, **self._losses()}
+            if self.last:
+                with self.clock("evaluate"):
+                    row["views"] = evaluate(self.world, self.last)
+        self.stage = ""
+        return row if self.last else None
+
+    def _finishes(self) -> bool:
+        """Whether the method has a last stage."""
+        return type(self.method).finish is not Method.finish
+
+    def _last_views(self) -> Mapping[str, View]:
+        """What the last stage gives; none, if the method does without it."""
+        self.world.begin(self.rounds + 1)
+        return self.method.finish(self.state, self.world) or {}
+
+    def _views(self) -> dict[str, View]:
+        """The views of the last stage, then those of the rounds."""
+        if self.last is None and self._finishes():
+            with uncounted(self.world):
+                self.last = self._last_views()
+        last = self.last or {}
+        with uncounted(self.world):
+            usual = self.method.views(self.state, self.world)
+        return {**last, **{name: view for name, view in usual.items() if name not in last}}
+
+    def _join(self) -> dict[str, Any] | None:
+        """What new clients make of the run, if there are any."""
+        if self.newcomers is None:
+            return None
+        self.stage = "new clients"
+        with self.clock("newcomers"):
+            found = welcome(self.world, self.newcomers, self._views())
+        self.stage = ""
+        return found
+
+    def _where(self) -> str:
+        """What is going on, for an error."""
+        return self.stage or f"round {self.world.round}"
+
     def _losses(self) -> dict[str, float]:
         """Mean over the round's clients of what training logged."""
         return {name: float(values.mean()) for name, values in self.world.log.items()}
 
-    def _summary(self) -> dict[str, Any]:
-        """What the run reports."""
-        rows = [row for row in self.rows if "views" in row]
-        views = {
-            name: headline([r["round"] for r in rows], [r["views"][name] for r in rows]) for name in rows[-1]["views"]
-        }
+    def _summary(self, finish: dict[str, Any] | None, joined: dict[str, Any] | None) -> dict[str, Any]:
+        """What the run reports; a view of the last stage counts as evaluated after it alone."""
+        views = headlines([finish] if finish else [])
+        views |= {name: view for name, view in headlines(self.rows).items() if name not in views}
+        if not views:
+            raise RunError(
+                f"{self.config.method}: nothing was evaluated; it has views neither in rounds nor at the end"
+            )
         first = next(iter(views.values()))
         ids = evaluated(self.config)
         meters = self.world.snr_received_db()
@@ -219,6 +280,8 @@ class Runner:
             "accuracy": first["accuracy"],
             "accuracy_std": first["accuracy_std"],
             "views": views,
+            **({"finish": finish} if finish else {}),
+            **({"new_clients": joined} if joined else {}),
             "rounds": self.rounds,
             "clients": self.config.clients,
             "evaluated": None if ids is None else ids.tolist(),

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("channels", "semcom", "experiments", "figures")
 INSIDE = ({"data", "models"}, {"engine"}, {"methods"}, {"metrics"}, {"bench"})
 """Rooms of semcom, each of which may use itself and those to its left."""
-ASSEMBLES = {"semcom.runner", "semcom.evaluation", "semcom.request"}
+ASSEMBLES = {"semcom.runner", "semcom.evaluation", "semcom.newcomers", "semcom.request"}
 """Modules beside the rooms that put them together; no room may import them."""
 
 
