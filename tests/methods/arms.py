@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.engine.population import Population
+from semcom.engine.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.registry import METHODS
@@ -38,6 +39,14 @@ def rounds(world: World, method: Method | None = None, n: int = 1) -> list[Any]:
         world.begin(r)
         states.append(method.round(states[-1], world))
     return states
+
+
+def ended(world: World, method: Method | None = None, n: int = 1) -> tuple[Any, dict[str, View]]:
+    """The State after n rounds, and what is evaluated then: after the method's last stage, if it has one."""
+    method = method or METHODS.get(world.config.method)(world.config.hyper)
+    state = rounds(world, method, n)[-1]
+    world.begin(n + 1)
+    return state, method.finish(state, world) or method.views(state, world)
 
 
 def play(method: str, n: int = 2, **overrides: Any) -> Any:
