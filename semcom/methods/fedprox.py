@@ -1,0 +1,53 @@
+"""FedProx: local training that does not go far from the model it started from.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2
+and Eq. 2. Up and down: the whole model. The proximal term is on parameters; BatchNorm's running statistics are averaged
+as in FedAvg, and all clients do the same work (the paper's stragglers are `train.local_epochs`, one per client).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, require
+from semcom.engine.distance import proximal
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+
+
+class FedProx(FedAvg):
+    """CE + mu/2 ||w - w_received||^2, the squared norm over all parameters."""
+
+    paper = "Li et al., MLSys 2020"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.03, "batch_size": 10},
+        **{"rounds": 100, "local_epochs": 20, "participation": 0.01},
+    }
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedProx's hyperparameter; the paper tunes it in {0.001, 0.01, 0.1, 1}."""
+
+        mu: float = 0.1
+        """Weight of the proximal term (FedCRC's setting of it)."""
+
+        def check(self) -> None:
+            """mu is not negative."""
+            super().check()
+            require("method.mu", self.mu, NOT_NEGATIVE)
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """E epochs on Eq. 2 around the received model."""
+        return world.fit(received, self.objective, anchors={"received": received})[0]
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Eq. 2."""
+        task = task_loss(model(batch)[1], batch)
+        distance = proximal(model, context.models["received"])
+        return task + self.hyper.mu / 2 * distance, {"task": task, "distance": distance}

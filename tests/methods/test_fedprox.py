@@ -1,0 +1,62 @@
+"""FedProx: worked by hand over two rounds of two epochs, its reduction, its traffic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from semcom.config import ConfigError
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import gap, world
+
+MU, LR = 0.7, 0.5
+
+
+def test_two_rounds_by_hand() -> None:
+    """Two full-batch epochs: the first one starts at the anchor, the second one is pulled back to it."""
+    w = toy_world("fedprox", LR, hyper={"mu": MU}, train={"local_epochs": 2})
+    before, *after = rounds(w, n=2)
+    start = as_toy(before.model, 0)
+    for state in after:
+        once = [start.step(X[k], Y[k], LR) for k in (0, 1)]
+        distance = [squared(once[k].plus(start, -1)) for k in (0, 1)]
+        start = mean([once[k].tied_step(X[k], Y[k], LR, start, MU) for k in (0, 1)], [3 / 5, 2 / 5])
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), start)
+    np.testing.assert_allclose(w.log["distance"], distance, rtol=1e-12)
+    np.testing.assert_allclose(w.log["loss"], w.log["task"] + MU / 2 * w.log["distance"], rtol=1e-12)
+
+
+def squared(model: Toy) -> float:
+    """Sum of the squares of all weights."""
+    return float(sum((part**2).sum() for part in (model.W, model.V, model.b)))
+
+
+@pytest.mark.parametrize("setting", [{}, {"participation": 2 / 3}, {"optimizer": "sgd", "momentum": 0.9}])
+def test_zero_mu_is_fedavg(setting: dict[str, object]) -> None:
+    train = {"local_epochs": 2, **setting}
+    a = play("fedprox", n=3, hyper={"mu": 0.0}, train=train)
+    assert gap(a.model, play("fedavg", n=3, train=train).model) == 0
+
+
+def test_a_large_mu_holds_the_model_back() -> None:
+    """In this order: the further from FedAvg, the nearer to the start."""
+    models = [play("fedprox", n=1, hyper={"mu": mu}, train={"local_epochs": 3}).model for mu in (0.0, 10.0, 1000.0)]
+    start = rounds(world("fedprox"), n=0)[0].model
+    weights = [{n: t for n, t in m.named().items() if n in m.parameters()} for m in (start, *models)]
+    moved = [sum(float((w[n] - weights[0][n]).square().sum()) for n in w) for w in weights[1:]]
+    assert moved[0] > moved[1] > moved[2] > 0
+
+
+def test_traffic() -> None:
+    """The whole model both ways, from and to each client."""
+    w = world("fedprox")
+    numbers = rounds(w, n=2)[-1].model.numbers("")
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * numbers.sum()
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_bad_mu_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"method.mu: {value} is not a number of at least 0"):
+        world("fedprox", hyper={"mu": value})
