@@ -1,0 +1,61 @@
+"""FedAvg + FT: the global model, fine-tuned by each client on its own data after the last round.
+
+Wang, Mathews, Kiddon, Eichner, Beaufays, Ramage, "Federated Evaluation of On-device Personalization",
+arXiv:1910.10252, 2019; what is tuned, and for how long, is as in a baseline of RepPer (Jing et al.,
+arXiv:2204.11841, 2022). Up and down: the whole model; the fine-tuned copies stay with their clients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from semcom.checks import WHOLE, require
+from semcom.engine.fit import Context
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, Prefix
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+
+
+class FedAvgFT(FedAvg):
+    """FedAvg; at the end each client trains a copy of the global model by CE, with the run's optimiser."""
+
+    paper = "Wang et al., arXiv:1910.10252, 2019"
+    personal = "a fine-tuned copy of the model"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """Hyperparameters of fine-tuning."""
+
+        tune_epochs: int = 10
+        """Epochs of fine-tuning after the last round."""
+        tune: Literal["head", "all"] = "head"
+        """What is fine-tuned: the head on frozen features, or the whole model."""
+
+        def check(self) -> None:
+            """The number of epochs is one."""
+            super().check()
+            require("method.tune_epochs", self.tune_epochs, WHOLE)
+
+    def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """`personal`: the fine-tuned copies; `global`: what they are copies of."""
+        part = ("head.",) if self.hyper.tune == "head" else self.averages
+        return {
+            "personal": View(fine_tuned(world, state.model, part, self.hyper.tune_epochs)),
+            **self.views(state, world),
+        }
+
+
+def fine_tuned(world: World, pop: Population, part: Prefix, epochs: int) -> Population:
+    """Each client's copy of its model after some epochs of plain CE on a part; without any, the models as they are."""
+    return world.fit(pop, cross_entropy, train=part, epochs=epochs, phase="tune")[0] if epochs else pop
+
+
+def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    """Plain CE, `[k]`."""
+    return task_loss(model(batch)[1], batch)

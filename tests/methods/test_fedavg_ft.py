@@ -1,0 +1,107 @@
+"""FedAvg + FT and FedProx + FT: fine-tuning worked by hand, and what is left alone by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.engine.visit import confusion
+from semcom.registry import METHODS
+from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, storages, toy_world
+from tests.worlds import gap, world
+
+ARMS = ("fedavg_ft", "fedprox_ft")
+
+
+@pytest.mark.parametrize("arm", ARMS)
+@pytest.mark.parametrize("tune", ["head", "all"])
+def test_fine_tuning_by_hand(arm: str, tune: str) -> None:
+    """Three full-batch epochs of CE alone, from the aggregate on."""
+    w = toy_world(arm, hyper={"tune_epochs": 3, "tune": tune, **({"mu": 5.0} if arm == "fedprox_ft" else {})})
+    state, views = ended(w)
+    assert list(views) == ["personal", "global"] and views["global"].population is state.model
+    for k in (0, 1):
+        model = as_toy(state.model, k)
+        for _ in range(3):
+            step = model.step(X[k], Y[k], 0.5)
+            model = model.under(step) if tune == "head" else step
+        assert_toy(as_toy(views["personal"].population, k), model)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_rounds_are_those_of_the_method_without(arm: str) -> None:
+    alone = arm.removesuffix("_ft")
+    assert gap(play(arm, n=3).model, play(alone, n=3).model) == 0
+    assert METHODS.get(arm).preset == METHODS.get(alone).preset
+
+
+def test_zero_mu_is_fedavg_ft() -> None:
+    a, b = (ended(world(arm, hyper=hyper))[1] for arm, hyper in (("fedprox_ft", {"mu": 0.0}), ("fedavg_ft", {})))
+    assert all(gap(a[name].population, b[name].population) == 0 for name in ("personal", "global"))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
+    """Then personal is global, in its weights and in every answer."""
+    w = world(arm, hyper={"tune_epochs": 0})
+    state, views = ended(w)
+    assert gap(views["personal"].population, state.model) == 0
+    counts = confusion(w, views, None, w.federation.test)
+    assert torch.equal(counts["personal"], counts["global"])
+
+
+@pytest.mark.parametrize("tune", ["head", "all"])
+def test_fine_tuning_makes_copies(tune: str) -> None:
+    """The State and its storage stay as they are; the body of a tuned head too, with its running statistics."""
+    w = world("fedavg_ft", hyper={"tune": tune})
+    method = METHODS.get("fedavg_ft")(w.config.hyper)
+    state = rounds(w, method)[-1]
+    before, sent = flat(state).clone(), w.air.counters()
+    w.begin(2)
+    personal = method.finish(state, w)["personal"].population
+    assert torch.equal(flat(state), before) and w.air.counters()["up"] == sent["up"]
+    for name, t in personal.named().items():
+        moved = not torch.equal(t, state.model.named()[name])
+        assert moved == (tune == "all" or name.startswith("head."))
+        assert not moved or (len(t.unique(dim=0)) == 3 and not storages([t]) & storages(list(state.model.tensors())))
+
+
+def test_fine_tuning_draws_anew() -> None:
+    """After two rounds and after three, the same model would be tuned in another order and noise."""
+    w = world("fedavg_ft")
+    method = METHODS.get("fedavg_ft")(w.config.hyper)
+    state, found = rounds(w, method)[-1], []
+    for r in (2, 3, 3):
+        w.begin(r)
+        found.append(method.finish(state, w)["personal"].population)
+    assert gap(found[0], found[1]) > 0 and gap(found[1], found[2]) == 0
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_traffic_is_that_of_fedavg(arm: str) -> None:
+    w, other = world(arm), world("fedavg")
+    ended(w, n=2)
+    rounds(other, n=2)
+    assert w.air.totals == other.air.totals and w.air.totals["up"].floats > 0
+
+
+@pytest.mark.parametrize(
+    ("hyper", "text"),
+    [
+        ({"tune_epochs": -1}, "method.tune-epochs: -1 is not a whole number of at least 0"),
+        ({"tune_epochs": 1.5}, "method.tune-epochs: 1.5 is not a whole number"),
+        ({"tune": "body"}, "method.tune: 'body' is not one of head, all"),
+    ],
+)
+@pytest.mark.parametrize("arm", ARMS)
+def test_bad_values_are_refused(arm: str, hyper: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        world(arm, hyper=hyper)
+
+
+def test_a_negative_mu_is_refused() -> None:
+    with pytest.raises(ConfigError, match="method.mu: -1"):
+        world("fedprox_ft", hyper={"mu": -1.0})
