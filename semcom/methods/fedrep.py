@@ -1,0 +1,47 @@
+"""FedRep: a common representation, and per client a head that is fitted to it first.
+
+Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for Personalized Federated Learning", ICML
+2021, Algorithm 1. Up and down: the encoder. The head's epochs see the received body in evaluation mode (its BatchNorm
+is frozen with it), the body's epochs the head as those left it. The body takes `train.local_epochs`, in the same batch
+order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semcom.checks import WHOLE, require
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.fedper import FedPer
+
+
+class FedRep(FedPer):
+    """Head epochs with the frozen body, then body epochs with the frozen head; the bodies are averaged by p_k."""
+
+    paper = "Collins et al., ICML 2021"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 10},
+        **{"rounds": 100, "local_epochs": 1, "participation": 0.1},
+    }
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedRep's hyperparameter."""
+
+        head_epochs: int = 10
+        """Epochs on the head in a round, before those on the body (0: heads never move)."""
+
+        def check(self) -> None:
+            """The number of epochs is one."""
+            require("method.head_epochs", self.head_epochs, WHOLE)
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """Algorithm 1, lines 6 to 10."""
+        if self.hyper.head_epochs:
+            received = world.fit(
+                received, self.objective, train=("head.",), epochs=self.hyper.head_epochs, phase="head"
+            )[0]
+        return world.fit(received, self.objective, train=("encoder.",))[0]

@@ -1,0 +1,52 @@
+"""FedPer: worked by hand over two rounds, and where it is local training or FedAvg."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import client, gap, world
+
+
+def test_two_rounds_by_hand() -> None:
+    """Bodies are averaged, heads are kept: in round 2 each client has a model of its own."""
+    before, *after = rounds(toy_world("fedper"), n=2)
+    models = [as_toy(before.model, k) for k in (0, 1)]
+    for state in after:
+        trained = [m.step(X[k], Y[k], 0.5) for k, m in enumerate(models)]
+        body = mean(trained, [3 / 5, 2 / 5])
+        models = [body.under(m) for m in trained]
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), models[k])
+
+
+def test_one_client_is_local() -> None:
+    one, alone = (rounds(world(m, sizes=(7,)), n=3)[-1].model for m in ("fedper", "local"))
+    assert gap(one.spread(), alone) == 0
+
+
+def test_the_first_round_is_half_fedavg_half_local() -> None:
+    """The body, with its running statistics, is FedAvg's; the heads are those of local training."""
+    models = {m: play(m, n=1).model for m in ("fedper", "fedavg", "local")}
+    for k in range(3):
+        mine = client(models["fedper"], k)
+        for name, t in mine.items():
+            like = models["fedavg" if name.startswith("encoder.") else "local"]
+            assert torch.equal(t, client(like, k)[name])
+
+
+def test_an_absent_client_gets_the_newest_body_and_keeps_its_head() -> None:
+    w = world("fedper", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    before, after = rounds(w)
+    (absent, *_), (present, *_) = sorted(set(range(4)) - set(w.sample().tolist())), w.sample()
+    own, old, other = client(after.model, absent), client(before.model, absent), client(after.model, int(present))
+    assert all(torch.equal(t, other[n] if n.startswith("encoder.") else old[n]) for n, t in own.items())
+
+
+def test_traffic() -> None:
+    """The body both ways, from and to each client."""
+    w = world("fedper")
+    model = rounds(w, n=2)[-1].model
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * model.numbers("encoder.").sum()
+    assert model.numbers("encoder.").sum() < model.numbers("").sum()
