@@ -1,0 +1,80 @@
+"""LG-FedAvg: local representations, a global head.
+
+Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency, "Think Locally, Act Globally: Federated Learning with
+Local and Global Representations", arXiv:2001.01523, 2020, Algorithm 1 (its supervised part). Up and down: the head.
+Encoders stay with their clients and may differ in architecture. The authors start from FedAvg's model: with
+`pretraining` the first rounds are FedAvg's, and the whole model crosses the air in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from semcom.checks import WHOLE, require
+from semcom.engine.population import Population
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+
+
+class Heads(FedAvg):
+    """The member of FedAvg's family that averages heads."""
+
+    averages = ("head.",)
+
+
+class LGFedAvg(FedAvg):
+    """E epochs of CE on the own encoder and the received head; the heads are averaged by p_k."""
+
+    averages = Heads.averages
+    paper = "Liang et al., arXiv:2001.01523, 2020"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "batch_size": 50},
+        **{"rounds": 200, "local_epochs": 1, "participation": 0.1},
+    }
+    shares = "head"
+    personal = "encoder"
+    sends = "phi up, phi down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """LG-FedAvg's hyperparameter."""
+
+        pretraining: int = 0
+        """First rounds in which the encoder is averaged too."""
+
+        def check(self) -> None:
+            """The number of rounds is one."""
+            require("method.pretraining", self.pretraining, WHOLE)
+
+    @dataclass(frozen=True)
+    class State(FedAvg.State):
+        """`model`: own encoders `[K, ...]`, head `[1, ...]`; `pretrained`: FedAvg's model, after its last round."""
+
+        pretrained: Population
+
+    def __init__(self, hyper: LGFedAvg.Hyper) -> None:
+        super().__init__(hyper)
+        if hyper.pretraining:
+            self.averages = FedAvg.averages
+
+    def setup(self, world: World) -> LGFedAvg.State:
+        """A common head, and what FedAvg starts from."""
+        return self.State(world.population(shared=Heads.averages), world.population(shared=FedAvg.averages))
+
+    def round(self, state: LGFedAvg.State, world: World) -> LGFedAvg.State:
+        """A round of FedAvg, or one of Algorithm 1; in between every client takes over the encoder and the head."""
+        left = self.hyper.pretraining - world.round
+        if left < 0:
+            return Heads(self.hyper).round(state, world)
+        pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
+        if left:
+            return replace(state, pretrained=pretrained)
+        everyone = state.model.rows(state.model.ids).take("encoder.", pretrained)
+        head = pretrained.one("head.").named("head.")
+        return self.State(state.model.put(everyone).share(head), pretrained)
+
+    def views(self, state: LGFedAvg.State, world: World) -> dict[str, View]:
+        """`personal`: while FedAvg goes on, its model."""
+        return {"personal": View(state.pretrained if world.round < self.hyper.pretraining else state.model)}

@@ -1,0 +1,98 @@
+"""LG-FedAvg: worked by hand, with and without FedAvg before it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.engine.checkpoint import restore, state_dict
+from semcom.methods.lg_fedavg import LGFedAvg
+from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import client, gap, world
+
+
+def test_two_rounds_by_hand() -> None:
+    """Heads are averaged, bodies are kept."""
+    before, *after = rounds(toy_world("lg_fedavg"), n=2)
+    models = [as_toy(before.model, k) for k in (0, 1)]
+    for state in after:
+        trained = [m.step(X[k], Y[k], 0.5) for k, m in enumerate(models)]
+        head = mean(trained, [3 / 5, 2 / 5])
+        models = [m.under(head) for m in trained]
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), models[k])
+
+
+def test_pretraining_by_hand() -> None:
+    """One round of FedAvg, whose model all take over, then one of LG-FedAvg."""
+    before, first, second = rounds(toy_world("lg_fedavg", hyper={"pretraining": 1}), n=2)
+    start = as_toy(before.model, 0)
+    start = mean([start.step(X[k], Y[k], 0.5) for k in (0, 1)], [3 / 5, 2 / 5])
+    trained = [start.step(X[k], Y[k], 0.5) for k in (0, 1)]
+    for k in (0, 1):
+        assert_toy(as_toy(first.model, k), start)
+        assert_toy(as_toy(second.model, k), trained[k].under(mean(trained, [3 / 5, 2 / 5])))
+
+
+def test_one_client_is_local() -> None:
+    one, alone = (rounds(world(m, sizes=(7,)), n=3)[-1].model for m in ("lg_fedavg", "local"))
+    assert gap(one.spread(), alone) == 0
+
+
+@pytest.mark.parametrize("init", ["common", "client"])
+def test_pretraining_is_fedavg(init: str) -> None:
+    """While it goes on, FedAvg's model is evaluated; in its last round it becomes everybody's, absent or not."""
+    setting = {"sizes": (7, 5, 3, 6), "train": {"participation": 0.5}, "model": {"init": init}}
+    w = world("lg_fedavg", hyper={"pretraining": 3}, **setting)
+    method = LGFedAvg(w.config.hyper)
+    fedavg = rounds(world("fedavg", **setting), n=3)
+    for r, state in enumerate(rounds(w, method, n=3)):
+        w.begin(r)
+        shown = method.views(state, w)["personal"].population
+        assert gap(shown.spread(), fedavg[r].model.spread()) == 0
+    assert shown is state.model and shown.cohorts[0].shared == {"head.0.weight", "head.0.bias"}
+
+
+def test_without_pretraining_clients_start_from_their_own_encoders() -> None:
+    start = rounds(world("lg_fedavg", model={"init": "client"}), n=0)[0].model
+    own, theirs = (client(start, k) for k in (0, 1))
+    assert {n for n in own if torch.equal(own[n], theirs[n])} >= {"head.0.weight", "head.0.bias"}
+    assert not torch.equal(own["encoder.0.weight"], theirs["encoder.0.weight"])
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_pretraining_resumes(done: int) -> None:
+    """From a checkpoint inside it, at its end and after it."""
+    hyper = {"pretraining": 2}
+    straight = rounds(world("lg_fedavg", hyper=hyper), n=4)
+    w = world("lg_fedavg", hyper=hyper)
+    method = LGFedAvg(w.config.hyper)
+    state = restore(method.setup(w), state_dict(straight[done]))
+    for r in range(done + 1, 5):
+        w.begin(r)
+        state = method.round(state, w)
+    assert torch.equal(flat(state), flat(straight[4]))
+
+
+def test_traffic() -> None:
+    """The head both ways; in pretraining the whole model."""
+    for pretraining in (0, 1):
+        w = world("lg_fedavg", hyper={"pretraining": pretraining})
+        model = rounds(w, n=3)[-1].model
+        want = (3 - pretraining) * model.numbers("head.").sum() + pretraining * model.numbers("").sum()
+        assert w.air.totals["up"].floats == w.air.totals["down"].floats == want
+
+
+def test_encoders_may_differ_unless_they_are_pretrained() -> None:
+    mixed = {"encoder": "test-conv,test-conv-wide"}
+    model = play("lg_fedavg", **mixed).model
+    assert len(model.cohorts) == 2 and torch.equal(client(model, 0)["head.0.weight"], client(model, 1)["head.0.weight"])
+    with pytest.raises(ConfigError, match="model.encoder: lg_fedavg averages the encoder"):
+        world("lg_fedavg", hyper={"pretraining": 1}, **mixed)
+
+
+def test_bad_pretraining_is_refused() -> None:
+    with pytest.raises(ConfigError, match="method.pretraining: -1 is not a whole number of at least 0"):
+        world("lg_fedavg", hyper={"pretraining": -1})
