@@ -1,0 +1,60 @@
+"""FedBABU: body aggregation and body update; the head is random, common and frozen until fine-tuning.
+
+Oh, Kim, Yun, "FedBABU: Towards Enhanced Representation for Federated Image Classification", ICLR 2022, Algorithm 1. Up
+and down: the encoder. All clients know the head from the start, whatever `model.init` says, and it is not in the
+optimiser; after the last round each client fine-tunes body and head from the aggregated body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semcom.checks import WHOLE, require
+from semcom.engine.population import Population
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.fedavg_ft import fine_tuned
+
+
+class FedBABU(FedAvg):
+    """E epochs of CE on the body under one fixed head; the bodies are averaged by p_k."""
+
+    paper = "Oh et al., ICLR 2022"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "lr_milestones": (17, 25), "lr_decay": 0.1},
+        **{"rounds": 32, "local_epochs": 10, "batch_size": 50, "participation": 0.1},
+    }
+    averages = ("encoder.",)
+    shares = "encoder, and the initial head"
+    personal = "a fine-tuned copy of the model"
+    sends = "theta up, theta down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedBABU's hyperparameter."""
+
+        tune_epochs: int = 5
+        """Epochs of fine-tuning after the last round."""
+
+        def check(self) -> None:
+            """The number of epochs is one."""
+            require("method.tune_epochs", self.tune_epochs, WHOLE)
+
+    def setup(self, world: World) -> FedAvg.State:
+        """Everything is common, the head for good."""
+        return self.State(world.population(shared=FedAvg.averages))
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """E epochs on the body alone."""
+        return world.fit(received, self.objective, train=self.averages)[0]
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """`global`: the aggregated body with the initial head."""
+        return {"global": View(state.model)}
+
+    def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """`global`, and `personal`: each client's fine-tuned copy of it."""
+        personal = fine_tuned(world, state.model, FedAvg.averages, self.hyper.tune_epochs)
+        return {**self.views(state, world), "personal": View(personal)}

@@ -1,0 +1,86 @@
+"""FedBABU: body updates and fine-tuning worked by hand; one head for all, which does not move."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.engine.visit import confusion
+from semcom.registry import METHODS
+from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import gap, world
+
+
+def test_rounds_and_fine_tuning_by_hand() -> None:
+    """Two rounds on the body alone, then three epochs on everything, from the aggregated body."""
+    w = toy_world("fedbabu", hyper={"tune_epochs": 3})
+    method = METHODS.get("fedbabu")(w.config.hyper)
+    before, *after = rounds(w, method, n=2)
+    start = as_toy(before.model, 0)
+    for state in after:
+        start = mean([start.step(X[k], Y[k], 0.5).under(start) for k in (0, 1)], [3 / 5, 2 / 5])
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), start)
+    w.begin(3)
+    views = method.finish(after[-1], w)
+    assert list(views) == ["global", "personal"] and views["global"].population is after[-1].model
+    for k in (0, 1):
+        model = start
+        for _ in range(3):
+            model = model.step(X[k], Y[k], 0.5)
+        assert_toy(as_toy(views["personal"].population, k), model)
+
+
+@pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "weight_decay": 0.1}])
+def test_the_head_does_not_move(optimizer: dict[str, object]) -> None:
+    """Not by weight decay either, as it would inside the optimiser; and it is the head that FedAvg starts with."""
+    start, *_, end = rounds(world("fedbabu", train={"local_epochs": 3, **optimizer}), n=3)
+    fedavg = rounds(world("fedavg"), n=0)[0].model.named("head.")
+    for name, t in end.model.named("head.").items():
+        assert torch.equal(t, start.model.named()[name]) and torch.equal(t, fedavg[name])
+    moved = [not torch.equal(t, start.model.named()[n]) for n, t in end.model.named("encoder.").items()]
+    assert all(moved)
+
+
+def test_the_head_is_common_whatever_the_start() -> None:
+    """There is one model before fine-tuning, so a start per client is a start in common."""
+    a, b = (rounds(world("fedbabu", model={"init": init}), n=2)[-1].model for init in ("common", "client"))
+    assert gap(a, b) == 0 and a.cohorts[0].shared == frozenset(a.named())
+
+
+def test_no_epochs_are_no_fine_tuning() -> None:
+    """Then personal is global, in its weights and in every answer."""
+    w = world("fedbabu", hyper={"tune_epochs": 0})
+    state, views = ended(w, n=2)
+    assert gap(views["personal"].population, state.model) == 0
+    counts = confusion(w, views, None, w.federation.test)
+    assert torch.equal(counts["personal"], counts["global"])
+
+
+def test_fine_tuning_makes_copies() -> None:
+    w = world("fedbabu")
+    method = METHODS.get("fedbabu")(w.config.hyper)
+    state = rounds(w, method)[-1]
+    before = flat(state).clone()
+    w.begin(2)
+    personal = method.finish(state, w)["personal"].population
+    assert torch.equal(flat(state), before)
+    assert all(len(t.unique(dim=0)) == 3 for t in personal.named().values())
+
+
+def test_tuning_does_not_reach_the_rounds() -> None:
+    assert gap(play("fedbabu", hyper={"tune_epochs": 0}).model, play("fedbabu", hyper={"tune_epochs": 7}).model) == 0
+
+
+def test_traffic() -> None:
+    """The body both ways; the head never."""
+    w = world("fedbabu")
+    state, _ = ended(w, n=2)
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * state.model.numbers("encoder.").sum()
+
+
+def test_negative_epochs_are_refused() -> None:
+    with pytest.raises(ConfigError, match="method.tune-epochs: -1 is not a whole number of at least 0"):
+        world("fedbabu", hyper={"tune_epochs": -1})
