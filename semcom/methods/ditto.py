@@ -1,0 +1,73 @@
+"""Ditto: a personal model beside the global one, held near it.
+
+Li, Hu, Beirami, Smith, "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021, Algorithm 1 and
+Eq. 2. Up and down: the global model w; the personal v_k stays and moves only in rounds that its client takes part in.
+v_k takes as many epochs as w, and its pull is towards w as received, before the client trains it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, require
+from semcom.engine.distance import proximal
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+
+
+class Ditto(FedAvg):
+    """FedAvg for w; CE + lambda/2 ||v - w_received||^2, the squared norm over all parameters, for v_k."""
+
+    paper = "Li et al., ICML 2021"
+    preset = {}
+    personal = "a model v_k of its own"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """Ditto's hyperparameter."""
+
+        lam: float = 1.0
+        """lambda: how strongly v_k is tied to w (0: local training)."""
+
+        def check(self) -> None:
+            """lambda is not negative."""
+            require("method.lam", self.lam, NOT_NEGATIVE)
+
+    @dataclass(frozen=True)
+    class State(FedAvg.State):
+        """`personal`: v_k after the client's last participation, at first its initial model, `[K, ...]`."""
+
+        personal: Population
+
+    def setup(self, world: World) -> Ditto.State:
+        """Common initial weights for w, and each client's own for v_k."""
+        return self.State(world.population(shared=self.averages), world.population())
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Eq. 2 for a given w: the personal objective h_k."""
+        task = task_loss(model(batch)[1], batch)
+        distance = proximal(model, context.models["received"])
+        return task + self.hyper.lam / 2 * distance, {"task": task, "distance": distance}
+
+    def round(self, state: Ditto.State, world: World) -> Ditto.State:
+        """Algorithm 1. Both models meet the same batches, as in the authors' code, and the same noise.
+
+        One phase for both: so w is FedAvg's whatever lambda is, and v_k at lambda = 0 is that of local training.
+        """
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), self.averages)
+        trained = world.fit(received, super().objective, log="global")[0]
+        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        personal = world.fit(state.personal.rows(ids), self.objective, anchors={"received": received})[0]
+        return self.State(state.model.share(newest), state.personal.put(personal))
+
+    def views(self, state: Ditto.State, world: World) -> dict[str, View]:
+        """`personal`: v_k; `global`: w."""
+        return {"personal": View(state.personal), "global": View(state.model)}

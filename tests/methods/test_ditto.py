@@ -1,0 +1,94 @@
+"""Ditto: both models worked by hand over two rounds, and its two reductions, which hold at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.methods.ditto import Ditto
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import mean
+from tests.worlds import client, gap, world
+
+LAM, LR = 0.7, 0.5
+
+
+def test_two_rounds_by_hand() -> None:
+    """v is pulled to w as received, not to what the client or the server makes of it in the same round."""
+    w = toy_world("ditto", LR, hyper={"lam": LAM}, train={"local_epochs": 2})
+    before, *after = rounds(w, n=2)
+    shared, own = as_toy(before.model, 0), [as_toy(before.personal, k) for k in (0, 1)]
+    for state in after:
+        for _ in range(2):
+            own = [v.tied_step(X[k], Y[k], LR, shared, LAM) for k, v in enumerate(own)]
+        shared = mean([shared.step(X[k], Y[k], LR).step(X[k], Y[k], LR) for k in (0, 1)], [3 / 5, 2 / 5])
+        for k in (0, 1):
+            assert_toy(as_toy(state.model, k), shared)
+            assert_toy(as_toy(state.personal, k), own[k])
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"channel": {"kind": "rayleigh"}, "model": {"init": "client"}},
+    {"train": {"participation": 2 / 3, "local_epochs": 2}},
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("lam", [0.0, 3.0])
+def test_the_global_part_is_fedavg(lam: float, setting: dict[str, Any]) -> None:
+    """Whatever lambda is, with noise and unequal clients."""
+    assert gap(play("ditto", n=3, hyper={"lam": lam}, **setting).model, play("fedavg", n=3, **setting).model) == 0
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_zero_lambda_is_local(setting: dict[str, Any]) -> None:
+    ditto = play("ditto", n=3, hyper={"lam": 0.0}, **setting)
+    assert gap(ditto.personal, play("local", n=3, **setting).model) == 0
+
+
+def test_a_large_lambda_is_fedavg_as_received() -> None:
+    """The minimiser of the pull alone: with lr lambda = 1 each step lands a gradient step away from w as received."""
+    w = toy_world("ditto", LR, hyper={"lam": 1 / LR})
+    *_, first, second = rounds(w, n=2)
+    for k in (0, 1):
+        step = as_toy(first.model, k).plus(as_toy(first.personal, k).slope(X[k], Y[k]), -LR)
+        assert_toy(as_toy(second.personal, k), step)
+
+
+def test_absent_clients_keep_their_models() -> None:
+    w = world("ditto", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    before, after = rounds(w)
+    for k in range(4):
+        pairs = zip(client(before.personal, k).values(), client(after.personal, k).values(), strict=True)
+        assert any(not torch.equal(a, b) for a, b in pairs) == (k in w.sample())
+
+
+def test_what_is_logged_and_evaluated() -> None:
+    """The loss is the personal one; the global one is FedAvg's, under its own name."""
+    w, fedavg = world("ditto", hyper={"lam": 2.0}), world("fedavg")
+    method = Ditto(w.config.hyper)
+    state = rounds(w, method)[-1]
+    rounds(fedavg)
+    assert set(w.log) == {"loss", "task", "distance", "global/loss"}
+    np.testing.assert_allclose(w.log["loss"], w.log["task"] + w.log["distance"], rtol=1e-12)
+    assert torch.equal(w.log["global/loss"], fedavg.log["loss"])
+    views = method.views(state, w)
+    assert list(views) == ["personal", "global"]
+    assert views["personal"].population is state.personal and views["global"].population is state.model
+
+
+def test_traffic_is_that_of_fedavg() -> None:
+    w = world("ditto")
+    state = rounds(w, n=2)[-1]
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * state.model.numbers("").sum()
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan")])
+def test_bad_lambda_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"method.lam: {value} is not a number of at least 0"):
+        world("ditto", hyper={"lam": value})
