@@ -16,8 +16,8 @@ from semcom.models.resnet import GlobalMean
 def mobilenet(channels: int, features: int) -> nn.Module:
     """MobileNetV2 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`.
 
-    Its dropout of 0.2 belongs to the classifier, which the head is here, so it is left out. The depthwise filters start so
-    small that features are tiny (1e-10) in evaluation mode until BatchNorm has seen some batches.
+    Its dropout of 0.2 belongs to the classifier, which the head is here, so it is left out. The depthwise filters start
+    so small that features are tiny (1e-10) in evaluation mode until BatchNorm has seen some batches.
     """
     network = mobilenet_v2(weights=None, num_classes=features)
     stem = nn.Conv2d(channels, 32, 3, 1, 1, bias=False)

@@ -1,14 +1,15 @@
-"""The networks of the field, `cnn` and `resnet18`: against torch's own words, by size, and in the engine."""
+"""The networks of the field (plain, ResNet, MobileNet): against torch's own words, by size, and in the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
+from semcom.models.dropout import Dropout
 from semcom.models.own import own_layers
 from semcom.registry import ENCODERS
 from tests import worlds
@@ -33,33 +34,84 @@ def plain_cnn(w: Weights, x: Tensor) -> Tensor:
     return functional.linear(x.flatten(1), matrix, w["7.bias"]).relu()
 
 
-def plain_resnet18(w: Weights, x: Tensor) -> Tensor:
-    """He et al. 2016: four stages of two blocks, the first one of stages 2 to 4 with stride 2 and a projection."""
+def norm(w: Weights, name: str, x: Tensor) -> Tensor:
+    """Batch normalisation by the batch's own statistics."""
+    return functional.batch_norm(x, None, None, w[f"{name}.weight"], w[f"{name}.bias"], training=True)
 
-    def norm(name: str, x: Tensor) -> Tensor:
-        return functional.batch_norm(x, None, None, w[f"{name}.weight"], w[f"{name}.bias"], training=True)
 
-    x = norm("bn1", functional.conv2d(x, w["conv1.weight"], padding=1)).relu()
-    for stage in (1, 2, 3, 4):
-        for block in (0, 1):
+def plain_conv4(w: Weights, x: Tensor) -> Tensor:
+    """Convolution, BatchNorm, ReLU, pool, four times; a matrix over (channel, row, column)."""
+    for layer in (0, 4, 8, 12):
+        x = norm(w, f"{layer + 1}", functional.conv2d(x, w[f"{layer}.weight"], padding=1))
+        x = functional.max_pool2d(x.relu(), 2)
+    matrix = w["17.weight"].unflatten(1, (2, 2, 64)).movedim(-1, 1).flatten(1)
+    return functional.linear(x.flatten(1), matrix, w["17.bias"])
+
+
+def plain_resnet(w: Weights, x: Tensor, blocks: tuple[int, ...]) -> Tensor:
+    """He et al. 2016: four stages of blocks, the first one of stages 2 to 4 with stride 2 and a projection."""
+    x = norm(w, "bn1", functional.conv2d(x, w["conv1.weight"], padding=1)).relu()
+    for stage, count in enumerate(blocks, 1):
+        for block in range(count):
             at = f"layer{stage}.{block}"
             stride = 2 if stage > 1 and block == 0 else 1
-            y = norm(f"{at}.bn1", functional.conv2d(x, w[f"{at}.conv1.weight"], stride=stride, padding=1)).relu()
-            y = norm(f"{at}.bn2", functional.conv2d(y, w[f"{at}.conv2.weight"], padding=1))
+            y = norm(w, f"{at}.bn1", functional.conv2d(x, w[f"{at}.conv1.weight"], stride=stride, padding=1)).relu()
+            y = norm(w, f"{at}.bn2", functional.conv2d(y, w[f"{at}.conv2.weight"], padding=1))
             if stride == 2:
-                x = norm(f"{at}.downsample.1", functional.conv2d(x, w[f"{at}.downsample.0.weight"], stride=2))
+                x = norm(w, f"{at}.downsample.1", functional.conv2d(x, w[f"{at}.downsample.0.weight"], stride=2))
             x = (x + y).relu()
     return functional.linear(x.mean((2, 3)), w["fc.weight"], w["fc.bias"])
 
 
-PLAIN = {"cnn": plain_cnn, "resnet18": plain_resnet18}
+BOTTLENECKS = (
+    *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
+    *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
+)
+"""Sandler et al. 2018, Table 2: expansion, outputs, repetitions, stride of the first."""
+
+
+def plain_mobilenet(w: Weights, x: Tensor) -> Tensor:
+    """Widen, filter each channel, narrow; around blocks that keep the shape, a shortcut."""
+
+    def widen(name: str, x: Tensor) -> Tensor:
+        return functional.relu6(norm(w, f"{name}.1", functional.conv2d(x, w[f"{name}.0.weight"])))
+
+    x = functional.relu6(norm(w, "0.0.1", functional.conv2d(x, w["0.0.0.weight"], padding=1)))
+    strides = [(t, s if i == 0 else 1) for t, _, n, s in BOTTLENECKS for i in range(n)]
+    for block, (expansion, stride) in enumerate(strides, 1):
+        at, second = f"0.{block}.conv", int(expansion > 1)
+        y = widen(f"{at}.0", x) if expansion > 1 else x
+        filters = w[f"{at}.{second}.0.weight"]
+        y = functional.conv2d(y, filters, stride=stride, padding=1, groups=len(filters))
+        y = functional.relu6(norm(w, f"{at}.{second}.1", y))
+        y = norm(w, f"{at}.{second + 2}", functional.conv2d(y, w[f"{at}.{second + 1}.weight"]))
+        x = x + y if x.shape == y.shape else y
+    return functional.linear(widen("0.18", x).mean((2, 3)), w["3.weight"], w["3.bias"])
+
+
+PLAIN: Mapping[str, Callable[[Weights, Tensor], Tensor]] = {
+    "cnn": plain_cnn,
+    "conv4": plain_conv4,
+    "resnet18": lambda w, x: plain_resnet(w, x, (2, 2, 2, 2)),
+    "resnet34": lambda w, x: plain_resnet(w, x, (3, 4, 6, 3)),
+    "mobilenet": plain_mobilenet,
+}
+SIDE = {"resnet18": 16, "resnet34": 16}
+"""Of images for networks that take any size and their time; 32 for the others."""
+SIZES = {"mobilenet": ((3, 2, 2), 3)}
+"""Training samples of three clients and the mini-batch, for the chunks; `((3, 2, 1), 2)` for the others.
+
+One sample is four numbers a channel at MobileNet's end: BatchNorm over it alone, layer by layer, makes 1e-9 of a
+rounding.
+"""
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("name", PLAIN)
 def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.memory_format) -> None:
     net = own_layers(ENCODERS.get(name)(3, 6)).double()
-    x = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    side = SIDE.get(name, 32)
+    x = torch.randn(2, 3, side, side, dtype=torch.float64)
     features = net(x.contiguous(memory_format=layout))
     weights = dict(net.named_parameters())
     expected = PLAIN[name](weights, x)
@@ -70,10 +122,40 @@ def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.m
 
 
 def test_sizes_by_hand() -> None:
-    """32 (75 + 1) + 64 (800 + 1) + 512 (1600 + 1) and its 10-class head; torchvision's 11,689,512 with other ends."""
-    size = {name: sum(p.numel() for p in ENCODERS.get(name)(3, 512).parameters()) for name in PLAIN}
+    """32 (75 + 1) + 64 (800 + 1) + 512 (1600 + 1) and its 10-class head; torchvision's networks with other ends."""
+    size = {name: numbers(name, 512) for name in PLAIN}
     assert size["cnn"] == 873_408 and size["cnn"] + 10 * 513 == 878_538
-    assert size["resnet18"] == 11_689_512 - 1000 * 513 + 512 * 513 - 64 * 3 * 49 + 64 * 3 * 9
+    assert size["conv4"] == 9 * 64 * (3 + 3 * 64) + 4 * 2 * 64 + 512 * 257
+    ends = -1000 * 513 + 512 * 513 - 64 * 3 * 49 + 64 * 3 * 9
+    assert size["resnet18"] == 11_689_512 + ends and size["resnet34"] == 21_797_672 + ends
+    assert size["mobilenet"] == 3_504_872 - 1000 * 1281 + 512 * 1281
+
+
+def numbers(name: str, features: int) -> int:
+    """Parameters of an encoder of three channels."""
+    return sum(p.numel() for p in ENCODERS.get(name)(3, features).parameters())
+
+
+def test_four_convolutions_of_256_features_end_there() -> None:
+    """FedBABU's body: with a linear head, four convolutions and one fully-connected layer."""
+    net = ENCODERS.get("conv4")(3, 256)
+    assert not [m for m in net.modules() if isinstance(m, nn.Linear)]
+    assert numbers("conv4", 256) == 112_832
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(net(x), nn.Sequential(*list(net.children())[:-1])(x).movedim(1, -1).flatten(1))
+
+
+def test_dropout_is_on_the_features() -> None:
+    """The same draws make the same network; FedCoSR's and FedCRL's has k = 128."""
+    net, plain = (ENCODERS.get(name)(3, 128) for name in ("cnn-dropout", "cnn"))
+    plain.load_state_dict(net.state_dict())
+    assert numbers("cnn-dropout", 128) == 32 * 76 + 64 * 801 + 128 * 1601
+    own, x = own_layers(net), torch.randn(2, 3, 32, 32)
+    features, layer = plain(x), own[-1]
+    assert isinstance(layer, Dropout) and layer.p == 0.3
+    assert torch.equal(own.eval()(x), features) and layer.units == (128,)
+    layer.keep = torch.rand(2, 128) < 0.5
+    torch.testing.assert_close(own.train()(x), features * layer.keep / 0.7)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -81,24 +163,26 @@ def test_channels_and_features(name: str) -> None:
     assert ENCODERS.get(name)(1, 10)(torch.randn(2, 1, 32, 32)).shape == (2, 10)
 
 
-def test_the_residual_stem_starts_like_torchvisions() -> None:
-    """N(0, 2 / fan-out) with fan-out 64 x 9: within five standard errors of its mean and deviation."""
-    stem = ENCODERS.get("resnet18")(3, 4).conv1.weight.detach()
-    deviation = (2 / (64 * 9)) ** 0.5
+@pytest.mark.parametrize("name", ["resnet18", "resnet34", "mobilenet"])
+def test_the_stem_starts_like_torchvisions(name: str) -> None:
+    """N(0, 2 / fan-out) with fan-out 9 x filters: within five standard errors of its mean and deviation."""
+    stem = next(ENCODERS.get(name)(3, 4).parameters()).detach()
+    deviation = (2 / (len(stem) * 9)) ** 0.5
     assert abs(stem.mean()) < 5 * deviation / stem.numel() ** 0.5
     assert abs(stem.std() - deviation) < 5 * deviation / (2 * stem.numel()) ** 0.5
 
 
 @pytest.mark.filterwarnings("error:There is a performance drop")
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", ["cnn", "conv4", "resnet18", "mobilenet"])
 def test_a_chunk_does_not_change_the_numbers(name: str) -> None:
     """Clients of 3, 2 and 1 samples in batches of 2: padded rows, partial batches and finished clients."""
-    sizes, tests = (3, 2, 1), (1, 1, 1)
+    (sizes, batch), tests, side = SIZES.get(name, ((3, 2, 1), 2)), (1, 1, 1), SIDE.get(name, 32)
     total = sum(sizes) + sum(tests)
-    images = torch.randint(0, 256, (total, 3, 32, 32), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    images = torch.randint(0, 256, (total, 3, side, side), dtype=torch.uint8)
+    images = images.contiguous(memory_format=torch.channels_last)
     own, other = worlds.ragged(sizes), worlds.ragged(tests, sum(sizes))
     data = worlds.federation(images, torch.arange(total) % 3, own, other, classes=3)
-    settings = {"encoder": name, "data": data, "train": {"batch_size": 2, "optimizer": "sgd"}}
+    settings = {"encoder": name, "data": data, "train": {"batch_size": batch, "optimizer": "sgd"}}
     start, one = rounds(worlds.world(chunk=1, **settings))
     _, three = rounds(worlds.world(chunk=3, **settings))
     assert worlds.gap(one.model, three.model) < 1e-10
