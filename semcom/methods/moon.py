@@ -1,0 +1,75 @@
+"""MOON: a contrast between models keeps local features near the global model's.
+
+Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Algorithm 1. Up and down: the whole model.
+There is no projection head: z is the feature that the base station receives, and the two other models' features pass
+the link too, each with draws of its own. With equal models and an ideal link the contrast has no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+
+
+class Moon(FedAvg):
+    """CE + mu CE([cos(z, z_global), cos(z, z_previous)] / tau, label 0)."""
+
+    paper = "Li et al., CVPR 2021"
+    preset = {
+        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
+        **{"rounds": 100, "local_epochs": 10, "batch_size": 64},
+    }
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """MOON's hyperparameters."""
+
+        mu: float = 5.0
+        """Weight of the contrast (the paper: 5 on CIFAR-10, 1 on CIFAR-100)."""
+        tau: float = 0.5
+        """Temperature of the contrast."""
+
+        def check(self) -> None:
+            """Signs."""
+            require("method.mu", self.mu, NOT_NEGATIVE)
+            require("method.tau", self.tau, POSITIVE)
+
+    @dataclass(frozen=True)
+    class State(FedAvg.State):
+        """`previous`: each client's own model after its last participation, at first its initial one, `[K, ...]`."""
+
+        previous: Population
+
+    def setup(self, world: World) -> Moon.State:
+        """Common initial weights, and each client's own."""
+        return self.State(world.population(shared=self.averages), world.population())
+
+    def local(self, received: Population, state: Moon.State, world: World) -> Population:
+        """The two other models stand still, in evaluation mode."""
+        previous = state.previous.rows(received.ids)
+        return world.fit(received, self.objective, frozen={"global": received, "previous": previous})[0]
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Cross-entropy and contrast, on received features."""
+        features, logits = model(batch)
+        others = (context.models[name] for name in ("global", "previous"))
+        heard = [other.receive(other.encode(batch), batch) for other in others]
+        cosines = torch.stack([torch.cosine_similarity(features, z, dim=-1) for z in heard], -1)
+        contrast = batch.mean(-(cosines / self.hyper.tau).log_softmax(-1)[..., 0])
+        task = task_loss(logits, batch)
+        return task + self.hyper.mu * contrast, {"task": task, "contrast": contrast}
+
+    def after(self, state: Moon.State, trained: Population, newest: Mapping[str, Tensor]) -> Moon.State:
+        """The model that a client trained is its previous one from now on."""
+        return replace(super().after(state, trained, newest), previous=state.previous.put(trained))

@@ -1,0 +1,101 @@
+"""MOON: worked by hand over two rounds, reductions, and what a client's previous model is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import client, gap, tensors, world
+
+MU, TAU, LR = 3.0, 0.7, 0.5
+
+
+def contrast(f: np.ndarray, others: list[np.ndarray]) -> np.ndarray:
+    """Gradient of the mean of -log softmax(cosines / tau)[0] with the features f, `[n, d]`.
+
+    d cos(f, h) / df = h / (|f| |h|) - cos(f, h) f / |f|^2
+    """
+    length = np.linalg.norm(f, axis=1, keepdims=True)
+    cosines, ways = [], []
+    for h in others:
+        norm = np.linalg.norm(h, axis=1, keepdims=True)
+        cosines.append((f * h).sum(1, keepdims=True) / (length * norm))
+        ways.append(h / (length * norm) - cosines[-1] * f / length**2)
+    weight = np.exp(np.stack(cosines) / TAU)
+    share = weight / weight.sum(0)
+    return ((share[0] - 1) * ways[0] + share[1] * ways[1]) / (TAU * len(f))
+
+
+def trained(received: Toy, previous: Toy, k: int) -> Toy:
+    """Two full-batch epochs."""
+    model, others = received, [received.features(X[k]), previous.features(X[k])]
+    for _ in range(2):
+        model = model.step(X[k], Y[k], LR, MU * contrast(model.features(X[k]), others))
+    return model
+
+
+def test_two_rounds_by_hand() -> None:
+    w = toy_world("moon", lr=LR, hyper={"mu": MU, "tau": TAU}, train={"local_epochs": 2})
+    start, first, second = rounds(w, n=2)
+    received = as_toy(start.model, 0)
+    previous = [received, received]
+    for state in (first, second):
+        previous = [trained(received, previous[k], k) for k in (0, 1)]
+        received = mean(previous, [3 / 5, 2 / 5])
+        assert_toy(as_toy(state.model, 0), received)
+        for k in (0, 1):
+            assert_toy(as_toy(state.previous, k), previous[k])
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+def test_without_mu_it_is_fedavg(kind: str) -> None:
+    channel = {"kind": kind}
+    assert gap(play("moon", 3, hyper={"mu": 0.0}, channel=channel).model, play("fedavg", 3, channel=channel).model) == 0
+
+
+def test_equal_models_do_not_contrast() -> None:
+    """In round 1 the previous model is the global one: over an ideal link both cosines agree."""
+    setting: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"local_epochs": 2}}
+    w = world("moon", **setting)
+    assert gap(rounds(w)[-1].model, play("fedavg", 1, **setting).model) < 1e-10
+    np.testing.assert_allclose(w.log["contrast"], math.log(2), rtol=1e-12)
+
+
+def test_each_model_is_heard_with_draws_of_its_own() -> None:
+    w = world("moon")
+    rounds(w)
+    assert (w.log["contrast"] - math.log(2)).abs().min() > 1e-3
+
+
+def test_previous_is_the_model_of_the_last_participation() -> None:
+    w = world("moon", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    states = rounds(w, n=4)
+    for r, (old, new) in enumerate(zip(states[:-1], states[1:], strict=True), 1):
+        w.begin(r)
+        ids = w.sample()
+        share = w.weights(ids)
+        for name, value in client(new.model, 0).items():
+            mean = sum(p * client(new.previous, int(k))[name] for p, k in zip(share, ids, strict=True))
+            torch.testing.assert_close(value, mean, rtol=0, atol=1e-14)
+        for k in set(range(4)) - set(ids.tolist()):
+            before, after = client(old.previous, k), client(new.previous, k)
+            assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_traffic_is_fedavg_s() -> None:
+    w = world("moon")
+    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
+
+
+@pytest.mark.parametrize(("hyper", "words"), [({"mu": -1.0}, "method.mu: -1"), ({"tau": 0.0}, "method.tau: 0")])
+def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        world("moon", hyper=hyper)
