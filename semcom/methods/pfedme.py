@@ -1,0 +1,102 @@
+"""pFedMe: personal models tied to a global one by Moreau envelopes.
+
+Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1. Up and down: the
+global model w; the personal theta stays. Per mini-batch K steps on theta, with the same noise, from where the last
+batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters: the run's
+optimiser has no part in it.
+
+BatchNorm's running statistics move once per mini-batch, in the last of the K passes; theta is tested with those of its
+own training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.config import ConfigError
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average, blend
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.slopes import slope
+
+
+class PFedMe(FedAvg):
+    """theta <- theta - lr_p (grad CE + lambda (theta - w) + nu theta), K times; w <- w - eta lambda (w - theta)."""
+
+    paper = "Dinh et al., NeurIPS 2020"
+    preset = {"rounds": 800, "batch_size": 20, "local_steps": 20}
+    personal = "a copy theta of the model"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """pFedMe's hyperparameters."""
+
+        lam: float = 15.0
+        """lambda: how strongly theta is tied to w."""
+        inner_steps: int = 5
+        """K: steps on theta per mini-batch."""
+        lr_p: float = 0.01
+        """Rate of theta."""
+        eta: float = 0.005
+        """Rate of w."""
+        beta: float = 1.0
+        """Part of the clients' mean in the new global model."""
+        nu: float = 0.0
+        """Weight decay of theta (the authors' code: 0.001)."""
+
+        def check(self) -> None:
+            """Signs, and lr_p lambda at most 2."""
+            rules = {"lr_p": POSITIVE, "eta": POSITIVE, "beta": POSITIVE, "lam": NOT_NEGATIVE, "nu": NOT_NEGATIVE}
+            for name, rule in {**rules, "inner_steps": COUNT}.items():
+                require(f"method.{name}", getattr(self, name), rule)
+            pull = self.lr_p * (self.lam + self.nu)
+            if pull > 2:
+                raise ConfigError(f"method.lr-p: {self.lr_p} times lam + nu is {pull:g}, not at most 2: theta diverges")
+
+    @dataclass(frozen=True)
+    class State(FedAvg.State):
+        """`theta`: personal models as after the last participation, at first the initial ones, `[K, ...]`."""
+
+        theta: Population
+
+    def setup(self, world: World) -> PFedMe.State:
+        """Common initial weights, and each client's own."""
+        return self.State(world.population(shared=self.averages), world.population())
+
+    def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
+        """lambda (w - theta) after K steps on theta, `context.carry`; the loss is theta's before the last of them."""
+        h, w = self.hyper, {name: t.detach() for name, t in model.params.items()}
+        theta = {name: context.carry[name] for name in w}
+        for step in range(1, h.inner_steps + 1):
+            loss, slopes = slope(model, batch, theta, track=step == h.inner_steps)
+            theta = {n: t - h.lr_p * (slopes[n] + h.lam * (t - w[n]) + h.nu * t) for n, t in theta.items()}
+        for name, t in theta.items():
+            context.carry[name].copy_(t)
+        return {name: h.lam * (w[name] - t) for name, t in theta.items()}, {"loss": loss}
+
+    def round(self, state: PFedMe.State, world: World) -> PFedMe.State:
+        """Algorithm 1; the mean is weighted by p_k."""
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), self.averages)
+        start = received.named()
+        trained, _, theta = world.fit(
+            received,
+            gradient=self.gradient,
+            carry={name: start[name] for name in received.parameters(self.averages)},
+            optimizer=world.optimizer(name="sgd", lr=self.hyper.eta, momentum=0.0, weight_decay=0.0),
+        )
+        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        server = state.model.one(self.averages)
+        mixed = blend(server.replaced(newest), server, self.hyper.beta).named()
+        return self.State(state.model.share(mixed), state.theta.put(trained.replaced(theta)))
+
+    def views(self, state: PFedMe.State, world: World) -> dict[str, View]:
+        """`personal`: theta; `global`: w."""
+        return {"personal": View(state.theta), "global": View(state.model)}

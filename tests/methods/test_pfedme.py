@@ -1,0 +1,115 @@
+"""pFedMe: worked by hand over two rounds, reductions, running statistics, traffic, and rates that diverge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import client, gap, tensors, world
+
+LAM, LR_P, ETA, BETA, NU, K = 4.0, 0.2, 0.1, 0.6, 0.3, 3
+HAND = {"lam": LAM, "lr_p": LR_P, "eta": ETA, "beta": BETA, "nu": NU, "inner_steps": K}
+FEDAVG = {"inner_steps": 1, "lam": 20.0, "eta": 0.05, "lr_p": 0.01}
+"""Where theta takes one step a batch and w follows all the way, it is FedAvg with plain SGD at 0.01."""
+
+
+def trained(w: Toy, k: int, epochs: int = 2) -> tuple[Toy, Toy]:
+    """w and theta after full-batch epochs; theta goes on where the last batch left it."""
+    theta = w
+    for _ in range(epochs):
+        for _ in range(K):
+            slope = theta.slope(X[k], Y[k]).plus(theta.plus(w, -1), LAM).plus(theta, NU)
+            theta = theta.plus(slope, -LR_P)
+        w = w.plus(w.plus(theta, -1), -ETA * LAM)
+    return w, theta
+
+
+def test_two_rounds_by_hand() -> None:
+    start, first, second = rounds(toy_world("pfedme", hyper=HAND, train={"local_epochs": 2}), n=2)
+    w = as_toy(start.model, 0)
+    for state in (first, second):
+        both = [trained(w, k) for k in (0, 1)]
+        w = mean([w, mean([own for own, _ in both], [3 / 5, 2 / 5])], [1 - BETA, BETA])
+        assert_toy(as_toy(state.model, 0), w)
+        for k in (0, 1):
+            assert_toy(as_toy(state.theta, k), both[k][1])
+
+
+def test_one_step_that_w_follows_is_fedavg() -> None:
+    plain = {"train": {"optimizer": "sgd", "lr": FEDAVG["lr_p"], "local_epochs": 2}}
+    one, other = play("pfedme", 3, hyper=FEDAVG, **plain), play("fedavg", 3, **plain)
+    assert gap(one.model, other.model) < 1e-12
+
+
+def test_theta_is_then_what_the_client_trained() -> None:
+    """With one client the mean is its own model."""
+    w = world("pfedme", sizes=(7,), hyper=FEDAVG)
+    state = rounds(w, n=2)[-1]
+    mine, shared = client(state.theta, 0), client(state.model, 0)
+    assert all((mine[name] - shared[name]).abs().max() < 1e-12 for name in mine)
+
+
+def test_without_lambda_w_stays_and_theta_is_local() -> None:
+    """Only the running statistics of the global model move; theta starts at w in each round."""
+    hyper = {"lam": 0.0, "inner_steps": 1, "lr_p": 0.1}
+    start, first, second = rounds(world("pfedme", hyper=hyper), n=2)
+    for state in (first, second):
+        for name, value in client(state.model, 0).items():
+            stays = bool((value - client(start.model, 0)[name]).abs().max() < 1e-15)  # a mean of equal models rounds
+            assert stays is ("running" not in name)
+    local = play("local", 1, train={"optimizer": "sgd", "lr": 0.1})
+    assert gap(first.theta, local.model) < 1e-12
+
+
+@pytest.mark.parametrize("beta", [0.25, 2.0])
+def test_the_server_moves_by_beta(beta: float) -> None:
+    start, whole = rounds(world("pfedme"))
+    part = rounds(world("pfedme", hyper={"beta": beta}))[-1]
+    for name, value in client(part.model, 0).items():
+        old, new = client(start.model, 0)[name], client(whole.model, 0)[name]
+        torch.testing.assert_close(value, (1 - beta) * old + beta * new, rtol=0, atol=1e-14)
+    assert gap(part.theta, whole.theta) == 0
+
+
+def test_running_statistics_move_once_per_batch() -> None:
+    """At a rate of nearly zero all passes see the same: three of them count as one."""
+    one, three = (play("pfedme", hyper={"lr_p": 1e-14, "inner_steps": k}) for k in (1, 3))
+    assert gap(one.model, three.model) < 1e-11
+    assert gap(one.theta, three.theta) < 1e-11
+
+
+def test_theta_of_absent_clients_stays() -> None:
+    w = world("pfedme", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    before, after = rounds(w)
+    for k in range(4):
+        mine = zip(client(before.theta, k).values(), client(after.theta, k).values(), strict=True)
+        assert all(torch.equal(a, b) for a, b in mine) is (k not in w.sample())
+
+
+def test_traffic_is_fedavg_s() -> None:
+    w = world("pfedme")
+    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
+
+
+@pytest.mark.parametrize(
+    ("hyper", "words"),
+    [
+        ({"lr_p": 0.2}, r"^method.lr-p: 0.2 times .* is 3, not at most 2: theta diverges$"),
+        ({"lr_p": 0.13, "nu": 0.5}, "method.lr-p: 0.13 times .* is 2.015,"),
+        ({"lr_p": 0.0}, "method.lr-p: 0"),
+        ({"eta": -0.1}, "method.eta: -0.1"),
+        ({"lam": -1.0}, "method.lam: -1"),
+        ({"nu": -1.0}, "method.nu: -1"),
+        ({"beta": 0.0}, "method.beta: 0"),
+        ({"inner_steps": 0}, "method.inner-steps: 0"),
+    ],
+)
+def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        world("pfedme", hyper=hyper)
