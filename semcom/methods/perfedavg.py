@@ -1,0 +1,80 @@
+"""Per-FedAvg: a global model from which one gradient step on own data leads to a good personal one.
+
+Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
+Meta-Learning Approach", NeurIPS 2020, Algorithm 1 in its first-order (`fo`) and Hessian-free (`hf`) forms. Up and down:
+the whole model. Both rates are hyperparameters: the run's optimiser has no part in it.
+
+Only the outer pass, on a batch in FedAvg's order, moves BatchNorm's running statistics; the inner and the third batch
+have orders and noise of their own. What is tested is w after one step on all of a client's training data, taken anew
+for each test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.phase import Take
+from semcom.engine.population import Population
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.evaluation import evaluated
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.slopes import moved, slope, whole_step
+
+
+class PerFedAvg(FedAvg):
+    """w <- w - beta (I - alpha Hessian) grad CE(w - alpha grad CE(w)), with no Hessian or two gradients for it."""
+
+    paper = "Fallah et al., NeurIPS 2020"
+    preset = {"rounds": 1000, "batch_size": 40, "local_steps": 10, "participation": 0.2}
+    personal = "a step on own data, for tests"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """Per-FedAvg's hyperparameters."""
+
+        variant: Literal["fo", "hf"] = "fo"
+        """The Hessian's term left out (`fo`), or as a difference of gradients on a third batch (`hf`)."""
+        alpha: float = 0.01
+        """Rate of the inner step, and of the personal one."""
+        beta: float = 0.001
+        """Rate of the outer step."""
+        delta: float = 0.01
+        """How far the two gradients of `hf` lie from w, over the length of the outer one."""
+
+        def check(self) -> None:
+            """Signs."""
+            require("method.alpha", self.alpha, NOT_NEGATIVE)
+            require("method.beta", self.beta, POSITIVE)
+            require("method.delta", self.delta, POSITIVE)
+
+    def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
+        """The gradient at the adapted point, with `hf` less alpha times the Hessian's term; the loss at that point."""
+        h, w = self.hyper, model.params
+        _, inner = slope(model, context.takes["inner"], w)
+        loss, outer = slope(model, batch, moved(w, inner, -h.alpha), track=True)
+        if h.variant == "hf":
+            third = context.takes["third"]
+            ahead, behind = (slope(model, third, moved(w, outer, d))[1] for d in (h.delta, -h.delta))
+            outer = {n: g - h.alpha * (ahead[n] - behind[n]) / (2 * h.delta) for n, g in outer.items()}
+        return outer, {"loss": loss}
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """Plain SGD along it."""
+        names = ("inner", "third") if self.hyper.variant == "hf" else ("inner",)
+        optimizer = world.optimizer(name="sgd", lr=self.hyper.beta, momentum=0.0, weight_decay=0.0)
+        return world.fit(received, gradient=self.gradient, takes=[Take(n) for n in names], optimizer=optimizer)[0]
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """`personal`: w after one step, of those clients alone that are tested; `global`: w itself."""
+        ids = evaluated(world.config)
+        tested = state.model.rows(np.arange(world.clients) if ids is None else ids)
+        return {"personal": View(whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}

@@ -1,0 +1,149 @@
+"""Per-FedAvg: worked by hand, against the meta-gradient itself, reductions, and the models that are tested."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.checkpoint import restore, state_dict
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.methods.perfedavg import PerFedAvg
+from semcom.registry import METHODS
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import client, gap, tensors, world
+
+ALPHA, BETA, DELTA = 0.4, 0.3, 0.01
+HAND = {"alpha": ALPHA, "beta": BETA, "delta": DELTA}
+
+
+def direction(w: Toy, k: int, variant: str) -> Toy:
+    """What a client descends, on full batches: all three of a step hold the same samples."""
+    outer = w.step(X[k], Y[k], ALPHA).slope(X[k], Y[k])
+    if variant == "fo":
+        return outer
+    ahead, behind = (w.plus(outer, d).slope(X[k], Y[k]) for d in (DELTA, -DELTA))
+    return outer.plus(ahead.plus(behind, -1), -ALPHA / (2 * DELTA))
+
+
+@pytest.mark.parametrize("variant", ["fo", "hf"])
+def test_two_rounds_by_hand(variant: str) -> None:
+    world_ = toy_world("perfedavg", hyper={**HAND, "variant": variant})
+    start, *states = rounds(world_, n=2)
+    w = as_toy(start.model, 0)
+    for state in states:
+        w = mean([w.plus(direction(w, k, variant), -BETA) for k in (0, 1)], [3 / 5, 2 / 5])
+        assert_toy(as_toy(state.model, 0), w)
+
+
+def test_hf_descends_the_loss_after_a_step() -> None:
+    """Against central differences of CE(w - alpha grad CE(w)) in every weight, with one client."""
+    world_ = toy_world("perfedavg", hyper={**HAND, "variant": "hf", "delta": 1e-4})
+    start, after = rounds(world_)
+    w, h = as_toy(start.model, 0), 1e-5
+
+    def meta_loss(at: Toy, k: int) -> float:
+        chosen = at.step(X[k], Y[k], ALPHA).probabilities(X[k])[np.arange(len(Y[k])), Y[k]]
+        return float(-np.log(chosen).mean())
+
+    for part in ("W", "V", "b"):
+        want = np.zeros_like(getattr(w, part))
+        for at in np.ndindex(want.shape):
+            unit = Toy(*(np.zeros_like(getattr(w, p)) for p in ("W", "V", "b")))
+            getattr(unit, part)[at] = 1
+            slopes = [(meta_loss(w.plus(unit, h), k) - meta_loss(w.plus(unit, -h), k)) / (2 * h) for k in (0, 1)]
+            want[at] = 3 / 5 * slopes[0] + 2 / 5 * slopes[1]
+        got = (getattr(w, part) - getattr(as_toy(after.model, 0), part)) / BETA
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["fo", "hf"])
+def test_without_alpha_it_is_fedavg_at_beta(variant: str) -> None:
+    """Running statistics too: only the outer pass moves them."""
+    plain = {"train": {"optimizer": "sgd", "lr": 0.02, "local_epochs": 2}}
+    hyper = {"alpha": 0.0, "beta": 0.02, "variant": variant}
+    assert gap(play("perfedavg", 3, hyper=hyper, **plain).model, play("fedavg", 3, **plain).model) == 0
+
+
+def test_the_batches_of_a_step_have_orders_of_their_own() -> None:
+    """The outer one's is FedAvg's; over an epoch each visits all of a client's samples once."""
+    seen: dict[str, list[torch.Tensor]] = {"outer": [], "inner": [], "third": []}
+
+    class Watched(PerFedAvg):
+        def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
+            for name, taken in {"outer": batch, **context.takes}.items():
+                seen[name].append(taken.x.flatten(2).sum(-1).squeeze(0))
+            return super().gradient(model, batch, context)
+
+    w = world("perfedavg", sizes=(8,), hyper={"variant": "hf"})
+    rounds(w, Watched(w.config.hyper))
+    orders = {name: torch.cat(values) for name, values in seen.items()}
+    assert len({tuple(order.tolist()) for order in orders.values()}) == 3
+    assert len({tuple(order.sort().values.tolist()) for order in orders.values()}) == 1
+
+
+@pytest.mark.parametrize("batch", [1, 2, 50])
+def test_personal_is_one_step_on_all_own_data(batch: int) -> None:
+    """In pieces of any size: 3 and 2 samples, the last piece smaller."""
+    w = toy_world("perfedavg", hyper=HAND, train={"batch_size": batch})
+    method = PerFedAvg(w.config.hyper)
+    state = rounds(w, method)[-1]
+    personal = method.views(state, w)["personal"].population
+    for k in (0, 1):
+        assert_toy(as_toy(personal, k), as_toy(state.model, k).step(X[k], Y[k], ALPHA))
+
+
+def test_without_alpha_personal_is_global() -> None:
+    w = world("perfedavg", hyper={"alpha": 0.0})
+    method = PerFedAvg(w.config.hyper)
+    views = method.views(rounds(w, method)[-1], w)
+    for k in range(3):
+        mine, shared = (client(views[name].population, k) for name in ("personal", "global"))
+        assert all(torch.equal(mine[name], shared[name]) for name in mine)
+
+
+def test_adapting_leaves_no_trace_and_can_be_done_again() -> None:
+    """Neither counters nor logs nor the state move; another process finds the same models after a restart."""
+    w = world("perfedavg", hyper=HAND)
+    method = PerFedAvg(w.config.hyper)
+    state = rounds(w, method)[-1]
+    before, log = w.counters(), dict(w.log)
+    first = method.views(state, w)["personal"].population
+    assert w.counters() == before and w.log.keys() == log.keys()
+    again = world("perfedavg", hyper=HAND)
+    template = method.setup(again)
+    resumed = method.views(restore(template, state_dict(state)), again)["personal"].population
+    assert gap(first, resumed) == 0
+    statistics = (client(p, 0)["encoder.1.running_mean"] for p in (first, state.model))
+    assert torch.equal(*statistics)
+
+
+def test_only_those_who_are_tested_adapt() -> None:
+    w = world("perfedavg", train={"eval_clients": 2})
+    method = METHODS.get("perfedavg")(w.config.hyper)
+    views = method.views(method.setup(w), w)
+    assert len(views["personal"].population.ids) == 2 and len(views["global"].population.ids) == 3
+
+
+def test_traffic_is_fedavg_s() -> None:
+    w = world("perfedavg", hyper={"variant": "hf"})
+    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
+
+
+@pytest.mark.parametrize(("name", "value"), [("alpha", -1.0), ("beta", 0.0), ("delta", 0.0)])
+def test_bad_hyperparameters_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"method.{name}: {value:g}"):
+        world("perfedavg", hyper={name: value})
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    hyper: dict[str, Any] = {"variant": "second"}
+    with pytest.raises(ConfigError, match="method.variant"):
+        world("perfedavg", hyper=hyper)
