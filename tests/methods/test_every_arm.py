@@ -28,8 +28,8 @@ from tests.worlds import ragged, random_federation, world
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
-COMPOSED = {"fedcosr", "fedcrl"}
-"""Arms whose headline is put together from several fields of their State."""
+COMPOSED = {"fedcosr", "fedcrl", "perfedavg"}
+"""Arms whose headline is made of fields of their State."""
 
 HEADLESS = {"repper"}
 """Arms that train no head before the end."""
@@ -58,6 +58,16 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
         ("head", "svm", {}),
         ("head_epochs", 3, {}),
         ("head_lr", 0.1, {}),
+    ],
+    "moon": [("mu", 1.0, {}), ("tau", 0.1, {})],
+    "perfedavg": [("variant", "hf", {}), ("alpha", 0.05, {}), ("beta", 0.01, {}), ("delta", 0.1, {"variant": "hf"})],
+    "pfedme": [
+        ("lam", 5.0, {}),
+        ("inner_steps", 2, {}),
+        ("lr_p", 0.02, {}),
+        ("eta", 0.05, {}),
+        ("beta", 0.5, {}),
+        ("nu", 0.1, {}),
     ],
     "fedproto": [("lam", 2.0, {}), ("aggregation", "counts", {}), ("source", "pass", {})],
     "fedcl": [
