@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from experiments.sweep import work
 from semcom import flags
@@ -25,6 +26,8 @@ from semcom.config import (
 )
 from semcom.registry import METHODS
 from semcom.request import resolve
+from tests.methods.arms import flat, play, rounds
+from tests.worlds import world
 
 FEDCRC = {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)}
 """A preset with a schedule: 0.05, 0.01 from round 50 on, 0.001 from round 75 on."""
@@ -214,3 +217,29 @@ def test_steps_say_how_long_a_run_takes() -> None:
     assert work(config) == 5 * (3 * 4) * 2 * 0.5
     epochs = dataclasses.replace(config.train, local_steps=None, local_epochs=2)
     assert work(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_optimiser_follows_the_milestones() -> None:
+    w = world("fedavg", train={"lr": (0.05, 0.1, 0.2), "lr_milestones": (3, 4), "lr_decay": (0.5, 0.25)})
+    for round_, factor in ((1, 1.0), (2, 1.0), (3, 0.5), (4, 0.125), (5, 0.125)):
+        w.begin(round_)
+        assert w.optimizer().lr == pytest.approx((0.05 * factor, 0.1 * factor, 0.2 * factor), rel=1e-15)
+
+
+def test_steps_of_full_batches_are_epochs() -> None:
+    """Three clients of 7, 5 and 3 samples in batches of 50: an epoch is one step."""
+    setting: dict[str, Any] = {"batch_size": 50, "optimizer": "sgd"}
+    epochs = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_epochs": 2})
+    steps = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 2})
+    more = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 3})
+    assert torch.equal(flat(epochs), flat(steps)) and not torch.equal(flat(steps), flat(more))
+
+
+def test_steps_are_counted_in_mini_batches() -> None:
+    """3 steps of 2 samples; the clients with 7 and 5 go through a part of theirs, the one with 3 begins again."""
+    w = world("local", sizes=(7, 5, 3), train={"batch_size": 2, "local_steps": 3})
+    rounds(w, n=1)
+    assert w.visited == (2 + 2 + 2) + (2 + 2 + 1) + (2 + 1 + 2)
