@@ -36,6 +36,7 @@ FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILI
 SKIP = "not run by the tests"
 TESTED = (
     "A first experiment",
+    "Clients with little data, and new clients",
     "More than one core, and very many clients",
     "A method",
     "A channel",
@@ -174,6 +175,13 @@ def test_channel(tmp_path: Path) -> None:
     # 180 sent images: |h|^2 has variance (1 + 2 * 4) / (1 + 4)^2 = 0.36, so its mean is 1 +- 0.045, which is 0.19 dB.
     for way in ("train_up", "train_down"):
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
+
+
+def test_little_data_and_new_clients(tmp_path: Path) -> None:
+    follow("Clients with little data, and new clients", tmp_path)
+    summary = finished(tmp_path / "runs" / "new", "fedavg", clients=4, rounds=2)
+    assert summary["samples"] == 2 * (3 * 45 + round(0.1 * 45))  # rounds; 3 classes of 15 images each
+    assert [len(summary["new_clients"][view]["clients"]) for view in ("global", "head")] == [2, 2]
 
 
 def test_more_than_one_core(tmp_path: Path) -> None:
