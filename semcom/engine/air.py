@@ -73,13 +73,16 @@ class Air:
     client_rounds: int = 0
     participants: int = 0
 
-    def up(self, pop: Population, part: Prefix) -> Population:
-        """Parameters and buffers of a part, client -> base station; returns the models as the base station has them."""
-        return self._models("up", pop, part)
+    def up(self, pop: Population, part: Prefix, name: str = "") -> Population:
+        """Parameters and buffers of a part, client -> base station; returns the models as the base station has them.
 
-    def down(self, pop: Population, part: Prefix) -> Population:
+        `name` tells a second model that goes the same way in a round from the first: it meets its own noise.
+        """
+        return self._models("up", pop, part, name)
+
+    def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
         """Parameters and buffers of a part, base station -> clients; returns one model per client, as it has it."""
-        return self._models("down", pop.spread(part), part)
+        return self._models("down", pop.spread(part), part, name)
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
         """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers are sent, the rest is zero."""
@@ -119,17 +122,15 @@ class Air:
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
 
-    def _models(self, direction: Direction, pop: Population, part: Prefix) -> Population:
+    def _models(self, direction: Direction, pop: Population, part: Prefix, name: str) -> Population:
         self._count(direction, pop.ids, pop.numbers(part))
         if self.config.parameters == "ideal":
             return pop
         cohorts = []
         for c in pop.stacks():
-            sent = {
-                n: self._noisy(direction, n, t, c.ids) if in_part(n, part) and not n.endswith("running_var") else t
-                for n, t in c.tensors.items()
-            }
-            cohorts.append(replace(c, tensors=sent))
+            crossing = (n for n in c.tensors if in_part(n, part) and not n.endswith("running_var"))
+            sent = {n: self._noisy(direction, name + n, c.tensors[n], c.ids) for n in crossing}
+            cohorts.append(replace(c, tensors={**c.tensors, **sent}))
         return Population(tuple(cohorts))
 
     def _noisy(

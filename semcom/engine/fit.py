@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from semcom.engine.descent import Chunk, Diverged, Optimizer, Project
 from semcom.engine.exchange import Done, merge
 from semcom.engine.forward import Batch, StackedModel, channels_last
-from semcom.engine.plan import Schedule, batch_sizes
-from semcom.engine.population import Cohort, Population, in_part
+from semcom.engine.phase import Phase
+from semcom.engine.plan import Schedule, pad
+from semcom.engine.population import Cohort, Population
 from semcom.engine.ranks import ALONE
 from semcom.models.split import SplitModel
 
@@ -36,135 +38,21 @@ class Context:
         rows: per-client context, frozen, `[k, ...]` each.
         shared: context that all clients have in common.
         carry: per-client accumulators, `[k, ...]`, that the objective changes in place.
+        models: other models of the clients, frozen and in evaluation mode.
+        takes: further mini-batches of the step.
+        each: what belongs to this step of a network of the base station.
     """
 
     rows: Mapping[str, Tensor]
     shared: Mapping[str, Tensor]
     carry: Mapping[str, Tensor]
+    models: Mapping[str, StackedModel]
+    takes: Mapping[str, Batch]
+    each: Mapping[str, Tensor]
 
 
 Objective = Callable[[StackedModel, Any, Context], "Tensor | tuple[Tensor, Log]"]
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """An elementwise optimiser of `torch.optim`, new at every fit.
-
-    Attributes:
-        name: adam or sgd.
-        lr: learning rate, one for all or one per client of the federation.
-        momentum, weight_decay: as in torch.
-    """
-
-    name: str = "adam"
-    lr: float | tuple[float, ...] = 1e-3
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-
-    @property
-    def base_lr(self) -> float:
-        """The rate torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
-        return max(self.lr) if isinstance(self.lr, tuple) else self.lr
-
-    def scale(self, ids: np.ndarray) -> np.ndarray | None:
-        """A client's rate over `base_lr`, `[n]`, at most 1; None where all are equal."""
-        if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:
-            return None
-        return np.array(self.lr)[ids] / self.base_lr
-
-    def build(self, leaves: list[Tensor]) -> torch.optim.Optimizer:
-        """torch's optimiser on stacked leaves; `fused` is torch's fastest form on CPU and CUDA."""
-        if self.name == "sgd":
-            return torch.optim.SGD(
-                leaves, self.base_lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
-            )
-        return torch.optim.Adam(leaves, self.base_lr, weight_decay=self.weight_decay, fused=True)
-
-
-class Diverged(Exception):
-    """A loss, or a weight, that is not finite; `clients` are the ids (none for a network of the base station)."""
-
-    def __init__(self, stream: str, clients: Sequence[int]) -> None:
-        where = f"client {', '.join(map(str, clients))}" if clients else f"the base station's {stream}"
-        super().__init__(f"non-finite loss or weights at {where}")
-        self.clients = list(clients)
-
-
-class Chunk:
-    """One chunk in training: the working copy of its rows, its optimiser, and the cut to clients still active."""
-
-    def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...], optimizer: Optimizer) -> None:
-        self.cohort, self.ids = cohort, cohort.ids[order]
-        at = torch.as_tensor(order, device=next(iter(cohort.tensors.values())).device)
-        parameters = {name for name, _ in cohort.network.named_parameters()}
-        self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
-        # A copy in the chunk's order: training happens in place on it and never on the population's own tensors.
-        self.stack = {
-            n: t if n in self.shared else channels_last(_pick(t, at, n in cohort.shared))
-            for n, t in cohort.tensors.items()
-        }
-        self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in parameters and in_part(n, train)}
-        self.optimizer = optimizer.build(list(self.leaves.values()))
-        scale = optimizer.scale(self.ids)
-        self.scale = None if scale is None else torch.as_tensor(scale, device=at.device)
-        self.n = len(order)
-
-    def cut(self, n: int) -> None:
-        """Leaves only the first n clients in training; prefix views, so that the others do not move by a bit."""
-        if n == self.n:
-            return
-        for group in self.optimizer.param_groups:
-            group["params"] = [self._cut_leaf(leaf, n) for leaf in group["params"]]
-        self.leaves = dict(zip(self.leaves, self.optimizer.param_groups[0]["params"], strict=True))
-        self.n = n
-
-    def _cut_leaf(self, leaf: Tensor, n: int) -> Tensor:
-        view = leaf.detach()[:n].requires_grad_()
-        state = self.optimizer.state.pop(leaf, {})
-        self.optimizer.state[view] = {k: v[:n] if v.shape == leaf.shape else v for k, v in state.items()}
-        return view
-
-    def fixed(self) -> dict[str, Tensor]:
-        """Frozen parameters and buffers of the active clients."""
-        return {n: t[: self.n] for n, t in self.stack.items() if n not in self.leaves}
-
-    def differentiate(self, loss: Tensor) -> None:
-        """Gradients of the clients' losses `[n]`. Raises RuntimeError for another shape or an unused leaf."""
-        if loss.shape != (self.n,):
-            raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
-        leaves = list(self.leaves.values())
-        grads = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
-        for name, leaf, grad in zip(self.leaves, leaves, grads, strict=True):
-            if grad is None:
-                raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")
-            leaf.grad = grad if _lie_alike(grad, leaf) else torch.empty_like(leaf).copy_(grad)
-
-    def step(self) -> None:
-        """One step of the optimiser."""
-        leaves = list(self.leaves.values())
-        before = None if self.scale is None else [leaf.detach().clone() for leaf in leaves]
-        self.optimizer.step()
-        if before is not None:
-            self._rescale(leaves, before)
-
-    def _rescale(self, leaves: list[Tensor], before: list[Tensor]) -> None:
-        """Scales each client's row of the update to its own rate."""
-        assert self.scale is not None
-        with torch.no_grad():
-            for leaf, old in zip(leaves, before, strict=True):
-                scale = self.scale[: self.n].to(leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
-                leaf.copy_(old + scale * (leaf - old))
-
-    def finite(self) -> Tensor:
-        """Whether all of a client's trained numbers are finite, bool `[k]`: the last update shows in no loss."""
-        rows = [self.stack[name].detach().flatten(1).isfinite().all(1) for name in self.leaves]
-        return torch.stack(rows).all(0)
-
-    def result(self) -> Cohort:
-        """The trained rows as a cohort, in ascending order of ids."""
-        back = torch.as_tensor(np.argsort(self.ids), device=next(iter(self.stack.values())).device)
-        tensors = {n: t if n in self.shared else t.detach()[back] for n, t in self.stack.items()}
-        return replace(self.cohort, tensors=tensors, ids=np.sort(self.ids), shared=self.shared)
+Gradient = Callable[[StackedModel, Any, Context], tuple[dict[str, Tensor], Log]]
 
 
 @dataclass(frozen=True)
@@ -172,24 +60,26 @@ class Fit:
     """What `fit` needs for every chunk; see `World.fit` for the fields."""
 
     world: World
-    objective: Objective
+    objective: Objective | None
+    gradient: Gradient | None
     train: tuple[str, ...]
     rows: Mapping[str, Tensor]
+    anchors: Mapping[str, Population]
+    frozen: Mapping[str, Population]
     shared: Mapping[str, Tensor]
     carry: Mapping[str, Tensor]
-    epochs: int | tuple[int, ...]
-    steps: int | None
-    batch: int
+    each: Mapping[str, Tensor]
+    phase: Phase
     optimizer: Optimizer
-    stream: str
+    project: Project | None
 
     def __call__(self, pop: Population) -> tuple[Population, Log, dict[str, Tensor]]:
         """Trains every client of `pop`: this rank its part of them."""
-        split = isinstance(pop.cohorts[0].network, SplitModel)
-        team = self.world.team if split else ALONE
-        sizes = [self._sizes(int(k)) if split else [] for k in pop.ids]
-        if split:
-            self.world.count_features(pop.ids, sizes)
+        fed = self._is_fed(pop.cohorts[0].network)
+        team = self.world.team if fed else ALONE
+        sizes = [self.sizes(int(k)) if fed else [] for k in pop.ids]
+        if fed:
+            self.world.count_features(pop.ids, [batches * (1 + len(self.phase.takes)) for batches in sizes])
         samples = np.array([sum(batches) for batches in sizes])
         # What a pass costs is not known here; with the number of weights it grows.
         parts = team.share((samples + 1) * pop.numbers(self.train))
@@ -200,8 +90,16 @@ class Fit:
                 done = merge(pop, self.train, done, parts, team)
         carried = {name: done.carried.get(name, t) for name, t in self.carry.items()}
         if not done.finite.all():
-            raise Diverged(self.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if split else [])
+            raise Diverged(self.phase.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if fed else [])
         return done.trained, done.log, carried
+
+    def sizes(self, client: int) -> list[int]:
+        """A client's mini-batches in this phase."""
+        return self.phase.sizes(client, int(self.world.federation.train.sizes[client]))
+
+    def _is_fed(self, network: nn.Module) -> bool:
+        """Whether it trains on clients' data: a network of the base station does not."""
+        return isinstance(network, SplitModel) and not self.each
 
     def _own(self, pop: Population, at: np.ndarray) -> Done:
         """Trains the clients of `pop`, which are at the positions `at` of all."""
@@ -223,24 +121,10 @@ class Fit:
 
     def _chunks(self, cohort: Cohort) -> list[np.ndarray]:
         """Row numbers of the cohort's clients, chunk by chunk, most steps first."""
-        steps = np.array([self._steps(int(k)) for k in cohort.ids])
+        steps = np.array([len(self.sizes(int(k))) if self._is_fed(cohort.network) else 0 for k in cohort.ids])
         order = np.argsort(-steps, kind="stable")
         k = self.world.chunk_of(len(order))
         return [order[i : i + k] for i in range(0, len(order), k)]
-
-    def _epochs(self, client: int) -> int:
-        return self.epochs[client] if isinstance(self.epochs, tuple) else self.epochs
-
-    def _steps(self, client: int) -> int:
-        """Number of steps of a client in this phase."""
-        if self.steps is not None:
-            return self.steps
-        return -(-int(self.world.federation.train.sizes[client]) // self.batch) * self._epochs(client)
-
-    def _sizes(self, client: int) -> list[int]:
-        """A client's mini-batches in this phase."""
-        epoch, steps = batch_sizes(int(self.world.federation.train.sizes[client]), self.batch), self._steps(client)
-        return (epoch * -(-steps // len(epoch)))[:steps]
 
     def _train(
         self,
@@ -255,22 +139,20 @@ class Fit:
         clock = self.world.clock
         mine = {name: t[where] for name, t in carried.items()}
         rows = {name: t[where] for name, t in given.items()}
-        feed = self._feed(chunk)
+        feed = Feed(self, chunk) if self._is_fed(chunk.cohort.network) else Blind(self, chunk)
         means = Means(len(where), self.world.device)
         fine = torch.ones(len(where), dtype=torch.bool, device=self.world.device)
         for step in range(feed.steps):
             n = feed.active(step)
             chunk.cut(n)
             with clock.fine("batches"):
-                batch, model = feed.take(step, chunk, self.train)
-            context = Context(_first(rows, n), self.shared, _first(mine, n))
-            with clock.fine("forward"):
-                answer = self.objective(model, batch, context)
-            loss, extra = answer if isinstance(answer, tuple) else (answer, {})
-            with clock.fine("backward"):
-                chunk.differentiate(loss)
+                batch, model, also = feed.take(step)
+            context = Context(_first(rows, n), self.shared, _first(mine, n), **also)
+            loss, extra = self._descend(chunk, model, batch, context)
             with clock.fine("optimiser"):
                 chunk.step()
+                if self.project is not None:
+                    chunk.project(self.project)
             fine[:n] &= loss.detach().isfinite()
             means.add({"loss": loss, **extra}, batch)
         finite[where] = fine & chunk.finite()
@@ -279,50 +161,81 @@ class Fit:
         for name, t in means.result().items():
             log.setdefault(name, torch.zeros(len(finite), dtype=t.dtype, device=t.device))[where] = t
 
-    def _feed(self, chunk: Chunk) -> Feed | Blind:
-        """Where the chunk's batches come from."""
-        if isinstance(chunk.cohort.network, SplitModel):
-            return Feed(self, chunk.ids)
-        assert self.steps is not None
-        return Blind(self.steps, len(chunk.ids))
+    def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
+        """Finds what the optimiser is to descend in a step; returns the loss `[k]` and what else is logged."""
+        clock = self.world.clock
+        if self.gradient is not None:
+            with clock.fine("gradient"):
+                grads, log = self.gradient(model, batch, context)
+            chunk.follow(grads)
+            return log["loss"], log
+        assert self.objective is not None
+        with clock.fine("forward"):
+            answer = self.objective(model, batch, context)
+        loss, extra = answer if isinstance(answer, tuple) else (answer, {})
+        with clock.fine("backward"):
+            chunk.differentiate(loss)
+        return loss, extra
 
 
 class Feed:
-    """Mini-batches of a chunk, with the link's realisation for each."""
+    """Mini-batches of a chunk of clients, with the draws for each, and the models as they stand."""
 
-    def __init__(self, fit: Fit, ids: np.ndarray) -> None:
-        self.world = world = fit.world
-        plans = [world.plan(int(k), fit.batch, fit._epochs(int(k)), fit.steps, fit.stream) for k in ids]
+    def __init__(self, fit: Fit, chunk: Chunk) -> None:
+        self.fit, self.chunk, self.world = fit, chunk, fit.world
+        world, phase, ids = fit.world, fit.phase, chunk.ids
+        plans = [world.plan(int(k), phase) for k in ids]
         self.schedule = Schedule(plans)
         self.steps = self.schedule.steps
-        self.signals = world.signals(ids, self.schedule, fit.stream)
+        network, sizes = chunk.cohort.network, [p.sizes for p in plans]
+        self.signals = {"": world.signals(ids, sizes, phase.draws(), network, fit.train)}
+        self.signals |= {name: world.signals(ids, sizes, phase.draws(name)) for name in fit.frozen}
+        self.takes = {}
+        for take in phase.takes:
+            order = self.schedule.order if take.same else pad([world.plan(int(k), phase, take.name).order for k in ids])
+            self.takes[take.name] = order, world.signals(ids, sizes, phase.draws(take.name), network, fit.train)
+        total = [len(p.order) for p in plans]
+        self.uniforms = world.uniforms(ids, total, phase.uniforms, phase.draws()) if phase.uniforms else None
+        self.models = {name: _stacks(pop, ids) for name, pop in {**fit.anchors, **fit.frozen}.items()}
 
     def active(self, step: int) -> int:
         """Clients that have not finished."""
         return self.schedule.active(step)
 
-    def take(self, step: int, chunk: Chunk, train: tuple[str, ...]) -> tuple[Batch, StackedModel]:
-        """The batch of a step, and the chunk's models as they stand."""
-        cut = self.schedule.cut(step)
-        signal, link = self.signals(cut), self.world.training_link
-        fixed, autocast = chunk.fixed(), self.world.autocast
-        model = StackedModel(chunk.cohort.network, chunk.leaves, fixed, train, link, signal, autocast)
-        return self.world.batch(self.schedule, cut), model
+    def take(self, step: int) -> tuple[Batch, StackedModel, dict[str, Any]]:
+        """The batch of a step, the chunk's models as they stand, and the rest of the context."""
+        cut, world, chunk = self.schedule.cut(step), self.world, self.chunk
+        signals = {name: signal(cut) for name, signal in self.signals.items()}
+        uniforms = None if self.uniforms is None else cut(self.uniforms)
+        batch = world.batch(self.schedule.order, cut, signals=signals, uniforms=uniforms)
+        takes = {
+            name: world.batch(order, cut, signals={"": signal(cut)}) for name, (order, signal) in self.takes.items()
+        }
+        link, autocast, network = world.training_link, world.autocast, chunk.cohort.network
+        model = StackedModel(network, chunk.leaves, chunk.fixed(), self.fit.train, link, autocast)
+        models = {
+            name: StackedModel(c.network, {}, _own_first(c, cut.n), (), link, autocast, name)
+            for name, c in self.models.items()
+        }
+        return batch, model, {"models": models, "takes": takes, "each": {}}
 
 
 class Blind:
-    """Steps without data, for a network that has no input (the SCG)."""
+    """Steps without clients' data, for a network of the base station."""
 
-    def __init__(self, steps: int, n: int) -> None:
-        self.steps, self.n = steps, n
+    def __init__(self, fit: Fit, chunk: Chunk) -> None:
+        self.fit, self.chunk = fit, chunk
+        self.steps = next((len(t) for t in fit.each.values()), fit.phase.steps or 0)
 
     def active(self, step: int) -> int:
         """All."""
-        return self.n
+        return len(self.chunk.ids)
 
-    def take(self, step: int, chunk: Chunk, train: tuple[str, ...]) -> tuple[None, StackedModel]:
-        """No batch, and the networks as they stand."""
-        return None, StackedModel(chunk.cohort.network, chunk.leaves, chunk.fixed(), train)
+    def take(self, step: int) -> tuple[None, StackedModel, dict[str, Any]]:
+        """No batch, the networks as they stand, and what belongs to the step."""
+        chunk, each = self.chunk, {name: t[step] for name, t in self.fit.each.items()}
+        model = StackedModel(chunk.cohort.network, chunk.leaves, chunk.fixed(), self.fit.train)
+        return None, model, {"models": {}, "takes": {}, "each": each}
 
 
 class Means:
@@ -347,14 +260,17 @@ class Means:
         return {name: total / self.count for name, total in self.sums.items()}
 
 
-def _lie_alike(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors of one shape have the same order in memory, as a fused optimiser takes for granted."""
-    return all(a == b for a, b, n in zip(one.stride(), other.stride(), one.shape, strict=True) if n > 1)
+def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
+    """Models of the clients `ids` of one architecture, in this order."""
+    (cohort,) = pop.rows(ids).stacks()
+    at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
+    tensors = {n: t if n in cohort.shared else channels_last(t[at]) for n, t in cohort.tensors.items()}
+    return replace(cohort, tensors=tensors, ids=ids)
 
 
-def _pick(stack: Tensor, at: Tensor, shared: bool) -> Tensor:
-    """Rows `at` of a stack as a copy; a shared tensor gives each its own."""
-    return stack.repeat_interleave(len(at), 0) if shared else stack[at]
+def _own_first(cohort: Cohort, n: int) -> dict[str, Tensor]:
+    """The first n rows of what clients do not share, and what they do."""
+    return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}
 
 
 def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ Legend: k clients in the stack, b mini-batch (padded where clients differ), C cl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import torch
@@ -29,6 +29,8 @@ class Batch:
         mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
         last: whether the step belongs to the client's last epoch of the phase, bool `[k]`.
         classes: C.
+        signals: what each model that is called on it meets on the way, by the model's name.
+        uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, where the phase asks for them.
     """
 
     x: Tensor
@@ -36,6 +38,8 @@ class Batch:
     mask: Tensor | None
     last: Tensor
     classes: int
+    signals: Mapping[str, Signal] = field(default_factory=dict, repr=False)
+    uniforms: Tensor | None = None
 
     @property
     def weight(self) -> Tensor:
@@ -56,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Signal:
-    """What a stack of clients meets on the air during one step.
+    """What the samples of a stack of clients meet on the way through one model during one step.
 
     Attributes:
         up: realisation of the uplink, a row per visited sample, `[k, b, ...]` each.
@@ -64,6 +68,7 @@ class Signal:
         down: realisation of the gradients' downlink; None where gradients are exact.
         down_snr_db: `[k]`.
         meter, down_meter: where the received SNR is measured.
+        keep: what each dropout layer keeps of each sample, by the name of its buffer, `[k, b, ...]`.
     """
 
     up: Mapping[str, Tensor]
@@ -72,6 +77,7 @@ class Signal:
     down_snr_db: Tensor | None = None
     meter: Meter | None = None
     down_meter: Meter | None = None
+    keep: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,9 @@ class StackedModel:
         fixed: everything else (frozen parameters, buffers), `[k, ...]`, or `[1, ...]` where clients share it.
         train: prefixes of the parts in training mode.
         link: what lies between encoder and head; None: nothing.
-        signal: the link's realisation of this step.
         autocast: what the networks' products are rounded to, if they are; features and logits are not.
+        name: under which a batch holds what this model meets on the way ("": the model in training).
+        track: whether a pass in training mode moves BatchNorm's running statistics.
     """
 
     network: nn.Module
@@ -93,31 +100,57 @@ class StackedModel:
     fixed: dict[str, Tensor]
     train: tuple[str, ...] = ()
     link: Link | None = None
-    signal: Signal | None = field(default=None, repr=False)
     autocast: torch.dtype | None = None
+    name: str = ""
+    track: bool = True
 
-    def __call__(self, batch: Batch | None = None) -> tuple[Tensor, Tensor]:
-        """Received features `[k, b, d]` and logits `[k, b, C]`."""
-        assert batch is not None
-        features = self.receive(self.encode(batch), batch.mask)
-        return features, self._part("head.", features, batch.mask)
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by name."""
+        return {**self.fixed, **self.params}
+
+    def __call__(
+        self, batch: Batch, instead: Mapping[str, Tensor] | None = None, *, track: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Received features `[k, b, d]` and logits `[k, b, C]`.
+
+        Args:
+            batch: the images.
+            instead: tensors by name that stand in for the model's own.
+            track: whether BatchNorm's running statistics move.
+        """
+        if instead is not None or not track:
+            return replace(self, params={**self.params, **(instead or {})}, track=track)(batch)
+        features = self.receive(self.encode(batch), batch)
+        return features, self.decode(features, batch)
 
     def encode(self, batch: Batch) -> Tensor:
         """Features before the link, `[k, b, d]`."""
-        return self._part("encoder.", batch.x, batch.mask)
+        return self._part("encoder.", batch.x, batch)
 
-    def receive(self, features: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Features after the link, `[k, b, d] -> [k, b, d]`."""
-        if self.link is None or self.signal is None:
+    def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
+        """Logits of received features, `[k, b, d] -> [k, b, C]`; `batch` is the one that they are of, if any."""
+        return self._part("head.", features, batch)
+
+    def receive(self, features: Tensor, batch: Batch) -> Tensor:
+        """Features after the link, `[k, b, d] -> [k, b, d]`.
+
+        Raises RuntimeError where nothing was drawn for this model: it was given to `fit` for its weights alone.
+        """
+        if self.link is None:
             return features
-        s = self.signal
+        s = batch.signals.get(self.name)
+        if s is None:
+            raise RuntimeError(
+                f"the link has no draw for the model {self.name!r}: give it to fit as frozen, not anchor"
+            )
         return self.link(
             features,
             s.up,
             s.up_snr_db,
             down=s.down,
             down_snr_db=s.down_snr_db,
-            mask=mask,
+            mask=batch.mask,
             meter=s.meter,
             down_meter=s.down_meter,
             check=False,
@@ -125,22 +158,37 @@ class StackedModel:
 
     def output(self) -> Tensor:
         """Output of a network that takes no input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
-        tensors = {**self.fixed, **self.params}
         self.network.train(True)
-        return self._stacked(self.network, tensors, None)
+        return self._stacked(self.network, self.tensors, None)
 
-    def _part(self, prefix: str, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _part(self, prefix: str, x: Tensor, batch: Batch | None) -> Tensor:
         """One part on `x` `[k, b, ...]`; in evaluation mode a part that clients share runs once, on all samples."""
         module = self.network.get_submodule(prefix.rstrip("."))
         training = in_part(prefix, self.train)
         module.train(training)
-        tensors = {n[len(prefix) :]: t for n, t in {**self.fixed, **self.params}.items() if n.startswith(prefix)}
+        tensors = {n[len(prefix) :]: t for n, t in self.tensors.items() if n.startswith(prefix)}
         k, b = x.shape[:2]
         if k > 1 and not training and all(len(t) == 1 for t in tensors.values()):
             return self._stacked(module, tensors, x.reshape(1, k * b, *x.shape[2:])).reshape(k, b, -1)
-        if training and mask is not None:
-            tensors |= {f"{name}mask": mask for name in _batchnorms(module)}
+        if training:
+            tensors |= self._of_training(prefix, module, tensors, batch)
         return self._stacked(module, {n: t.expand(k, *t.shape[1:]) for n, t in tensors.items()}, x)
+
+    def _of_training(
+        self, prefix: str, module: nn.Module, tensors: Mapping[str, Tensor], batch: Batch | None
+    ) -> dict[str, Tensor]:
+        """Buffers that only training mode has: masks of padding and of dropout, and statistics to be spoilt."""
+        found: dict[str, Tensor] = {}
+        norms = _batchnorms(module)
+        if batch is not None and batch.mask is not None:
+            found |= {f"{name}mask": batch.mask for name in norms}
+        if batch is not None and self.name in batch.signals:
+            keep = batch.signals[self.name].keep
+            found |= {name[len(prefix) :]: t for name, t in keep.items() if name.startswith(prefix)}
+        if not self.track:
+            names = (f"{name}{kind}" for name in norms for kind in ("running_mean", "running_var"))
+            found |= {name: tensors[name].clone() for name in names}
+        return found
 
     def _stacked(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Tensor:
         """The module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""

@@ -36,26 +36,26 @@ class Plan:
         return len(self.sizes)
 
 
-def plan(table: Tensor, batch: int, epochs: int, steps: int | None, key: Sequence[object]) -> Plan:
+def plan(table: Tensor, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
     """A client's visiting order: every epoch is a new permutation, cut into mini-batches; the last one may be smaller.
 
     Args:
         table: the client's samples, `[D_k]`.
-        batch: mini-batch size.
-        epochs: number of epochs.
-        steps: total number of steps instead of epochs (the last epoch is cut short), or None.
+        sizes: its mini-batches, epoch after epoch; the last epoch may be cut short.
+        samples: how many samples an epoch visits; fewer than D_k are drawn once, by the first permutation.
         key: names the draws.
     """
-    n = len(table)
-    sizes = batch_sizes(n, batch)
-    per_epoch = len(sizes)
-    if steps is not None:
-        epochs = -(-steps // per_epoch)
-    total = per_epoch * epochs if steps is None else steps
     generator = keyed(table.device, *key)
-    order = torch.cat([table[torch.randperm(n, generator=generator, device=table.device)] for _ in range(epochs)])
-    sizes = (sizes * epochs)[:total]
-    return Plan(order[: sum(sizes)], sizes, per_epoch * (epochs - 1))
+
+    def shuffled(of: Tensor) -> Tensor:
+        return of[torch.randperm(len(of), generator=generator, device=table.device)]
+
+    first = shuffled(table)[:samples]
+    epochs = -(-sum(sizes) // samples)
+    order = torch.cat([first, *(shuffled(first if samples < len(table) else table) for _ in range(epochs - 1))])
+    # An epoch that is cut short would miss samples: the last epoch is as many steps as an epoch has.
+    whole = np.searchsorted(np.cumsum(sizes), samples) + 1
+    return Plan(order[: sum(sizes)], sizes, max(0, len(sizes) - int(whole)))
 
 
 def batch_sizes(n: int, batch: int) -> list[int]:

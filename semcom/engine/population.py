@@ -207,10 +207,45 @@ class Population:
             counts[self.at(c)] = c.counts(part)
         return counts
 
+    def parameters(self, part: Prefix = "") -> tuple[str, ...]:
+        """Names of a part's parameters (not buffers) in the network's order. Raises ValueError for mixed networks."""
+        return tuple(name for name, _ in self._only().network.named_parameters() if in_part(name, part))
+
+    def named(self, part: Prefix = "") -> dict[str, Tensor]:
+        """A part's tensors by name, `[K, ...]`, shared ones repeated. Raises ValueError for mixed networks."""
+        cohort = self._only().dense()
+        k = len(cohort.ids)
+        return {name: t.expand(k, *t.shape[1:]) for name, t in cohort.tensors.items() if in_part(name, part)}
+
+    def replaced(self, values: Mapping[str, Tensor]) -> Population:
+        """With `values`, `[K, ...]` by name, as the clients' own. Raises ValueError for mixed networks."""
+        cohort = self._only().dense()
+        tensors = {**cohort.tensors, **{name: t.clone() for name, t in values.items()}}
+        return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
+
+    def one(self, part: Prefix) -> Population:
+        """A population of one with copies of the shared tensors of a part: the base station's own, not a client's.
+
+        Raises ValueError where clients do not share the part.
+        """
+        cohort = self.cohorts[0]
+        names = [name for name in cohort.shared if in_part(name, part)]
+        own = [name for name in cohort.network.state_dict() if in_part(name, part) and name not in cohort.shared]
+        if own or not names:
+            raise ValueError(f"the clients do not share {own[0] if own else part}")
+        shared = cohort.rows(cohort.ids[:1]).tensors
+        return Population((Cohort(cohort.network, {name: shared[name].clone() for name in names}, np.array([0])),))
+
     def tensors(self) -> Iterator[Tensor]:
         """All tensors, cohort by cohort."""
         for c in self.cohorts:
             yield from c.tensors.values()
+
+    def _only(self) -> Cohort | Resting:
+        """The one cohort. Raises ValueError for more."""
+        if len(self.cohorts) != 1:
+            raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
+        return self.cohorts[0]
 
     def _each(self, fn: Callable[[Cohort], Cohort]) -> Population:
         return Population(tuple(fn(c.dense()) for c in self.cohorts))
@@ -263,3 +298,61 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
                 term = torch.tensordot(mine.to(t.dtype), t, dims=1).unsqueeze(0)
                 sums[name] = sums[name] + term if name in sums else term
     return sums
+
+
+def blend(one: Population, other: Population, weight: float | Tensor, part: Prefix = "") -> Population:
+    """weight * one + (1 - weight) * other in a part, buffers included; the rest is as in `one`.
+
+    Args:
+        one, other: K clients with the same cohorts.
+        part: prefix or prefixes.
+        weight: one number, which leaves shared tensors shared if both share them, or `[K]`, one per client.
+    """
+    pairs = zip(one.cohorts, other.cohorts, strict=True)
+    return Population(tuple(_blend(a.dense(), b.dense(), _at(weight, one.at(a)), part) for a, b in pairs))
+
+
+def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
+    """Client i's part becomes the sum over j of weights[i, j] times client j's, buffers included.
+
+    Args:
+        pop: K clients of one architecture.
+        weights: `[K, K]`.
+        part: prefix or prefixes; the rest stays.
+
+    Raises:
+        ValueError: the clients have several architectures.
+    """
+    stacks = {name: t for name, t in pop.named(part).items() if t.is_floating_point()}
+    return pop.replaced({name: torch.tensordot(weights.to(t), t, dims=1) for name, t in stacks.items()})
+
+
+def gram(pop: Population, part: Prefix = "") -> Tensor:
+    """Inner products of the clients' parameters of a part, float64 `[K, K]`: what cosines and distances are made of.
+
+    In float64, so that the distance of two models that are nearly equal survives the difference of large products.
+    Raises ValueError where the clients have several architectures.
+    """
+    rows = [t.flatten(1).double() for t in pop.named(pop.parameters(part)).values()]
+    return torch.stack([t @ t.T for t in rows]).sum(0)
+
+
+def _at(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
+    """The weights of some rows."""
+    return (
+        weight[torch.as_tensor(rows, device=weight.device)] if isinstance(weight, Tensor) and weight.dim() else weight
+    )
+
+
+def _blend(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:
+    """`blend` for one architecture."""
+    each = isinstance(weight, Tensor) and weight.dim() > 0
+    tensors, shared = dict(one.tensors), set(one.shared)
+    for name, mine in one.tensors.items():
+        if in_part(name, part) and mine.is_floating_point():
+            theirs = other.tensors[name]
+            w = weight.to(mine).view(-1, *[1] * (mine.dim() - 1)) if isinstance(weight, Tensor) and each else weight
+            tensors[name] = w * mine + (1 - w) * theirs
+            if each or name not in other.shared:
+                shared -= {name}
+    return dataclasses.replace(one, tensors=tensors, shared=frozenset(shared))

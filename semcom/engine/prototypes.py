@@ -25,19 +25,26 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
     Returns:
         sums over counts `[K, C, d]` (zero where a client has no sample of a class) and counts `[K, C]`.
     """
+    means, counts, _ = moments(world, pop, stream)
+    return means, counts
+
+
+def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor, Tensor]:
+    """As `prototypes`, and the mean of ||f||^2 per class, `[K, C]`."""
     c, d = len(world.federation.classes), world.config.model.features
-    sums = torch.zeros(len(pop.ids), c, d, dtype=world.dtype, device=world.device)
+    sums = torch.zeros(len(pop.ids), c, d + 1, dtype=world.dtype, device=world.device)
     counts = torch.zeros(len(pop.ids), c, dtype=world.dtype, device=world.device)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
-        s, n = class_sums(features, batch)
+        s, n = class_sums(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
         sums[where] += s
         counts[where] += n
 
     link, meter = world.training_link, world.meters["train_up"]
     share_out(world, pop, world.federation.train, add, stream=stream, link=link, meter=meter)
     sums, counts = world.team.sum(sums), world.team.sum(counts)
-    return class_means(sums, counts), counts
+    means = class_means(sums, counts)
+    return means[..., :d].contiguous(), counts, means[..., d].contiguous()
 
 
 def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:

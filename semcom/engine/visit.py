@@ -113,10 +113,10 @@ class Source:
         drawn = world.rows(self.link, ids, sizes, self.stream, "uplink")
         for step in range(schedule.steps):
             cut = schedule.cut(step)
-            batch = world.batch(schedule, cut, self.federation)
-            tensors = {n: t if n in rows.shared else t[: cut.n] for n, t in mine.items()}
             signal = Signal({n: cut(t) for n, t in drawn.items()}, snr_db[: cut.n], meter=self.meter)
-            model = StackedModel(rows.network, {}, tensors, (), self.link, signal, world.autocast)
+            batch = world.batch(schedule.order, cut, self.federation, {"": signal})
+            tensors = {n: t if n in rows.shared else t[: cut.n] for n, t in mine.items()}
+            model = StackedModel(rows.network, {}, tensors, (), self.link, world.autocast)
             yield batch, *model(batch)
 
 

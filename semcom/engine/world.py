@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.modules.dropout import _DropoutNd
 
 from channels import Link, Meter, make_link
 from channels.meter import ratio_db
-from semcom.config import ConfigError, RunConfig, filled, parse_snr, participants
+from semcom.config import RunConfig, filled, parse_snr, participants, rate_factor
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
 from semcom.engine.chunk import automatic
 from semcom.engine.clock import Clock
-from semcom.engine.fit import Fit, Log, Objective, Optimizer
+from semcom.engine.descent import Optimizer, Project
+from semcom.engine.fit import Fit, Gradient, Log, Objective
 from semcom.engine.forward import Batch, Signal
-from semcom.engine.memory import SHARE, free_memory
-from semcom.engine.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
-from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
+from semcom.engine.initial import Initial
+from semcom.engine.phase import Phase, Take
+from semcom.engine.plan import Cut, Plan, batch_sizes, pad, plan
+from semcom.engine.population import Population, Prefix, in_part
 from semcom.engine.precision import autocast_of, dtype_of, rounding
-from semcom.engine.random import build, global_draws, keyed
+from semcom.engine.random import keyed
 from semcom.engine.ranks import ALONE, Team
-from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.links import build_link
-from semcom.models.own import own_layers
-from semcom.models.split import SplitModel
-from semcom.registry import ENCODERS, HEADS
+from semcom.models.dropout import Dropout
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -58,6 +56,7 @@ class World:
         team: the processes that share this run's clients.
         chunk: clients trained at once; None: not chosen yet (by `population`).
         clock: seconds by section.
+        counting: whether training counts as the run's (see `aside`).
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class World:
         team: Team = ALONE,
     ) -> None:
         self.config, self.federation, self.device, self.split = config, federation, device, split
-        self.clock, self.team, self.shelves = clock or Clock(), team, 0
+        self.clock, self.team = clock or Clock(), team
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.chunk = None if config.chunk == "auto" else config.chunk
         self.link = build_link(config, log=team.rank == 0)
@@ -79,7 +78,8 @@ class World:
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
         self.air = Air(config.air, self.link, self._air_rows, self.snr_db)
-        self.round, self.visited = 0, 0
+        self.round, self.visited, self.counting = 0, 0, True
+        self.initial = Initial(config, federation, device, team.size, team.rank == 0)
         self.log: Log = {}
 
     # -- clients -------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class World:
         for i, name in enumerate(names):
             ids = np.arange(i, self.clients, len(names))
             if len(ids):
-                cohorts.append(self._cohort(name, ids, shared))
+                cohorts.append(self.initial.cohort(name, ids, shared))
         if self.chunk is None:
             self.chunk = self._choose_chunk([c.network for c in cohorts])
         return Population(tuple(cohorts))
@@ -138,89 +138,60 @@ class World:
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """A population of one for a network that the base station owns; its weights are keyed by `name`."""
-        tensors = _tensors(build(factory, self.config.seed, "init", name), self.dtype)
-        rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
-        return Population((Cohort(_template(factory), rows, np.array([0])),))
-
-    def _cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Resting:
-        """Initial models of the clients `ids`, which have the same encoder."""
-        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
-        factories: dict[str, Callable[[], nn.Module]] = {
-            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
-            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
-        }
-        names = {"encoder.": encoder, "head.": model.head}
-        network = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
-
-        def start(part: str, client: int) -> dict[str, Tensor]:
-            """A part's initial tensors: one build for all where the start is common, or the part is."""
-            own = model.init == "client" and not in_part(part, shared)
-            key = (part, names[part], *((client,) if own else ()))
-            tensors = _tensors(build(factories[part], self.config.seed, "init", *key), self.dtype)
-            return {part + name: t.to(self.device) for name, t in tensors.items()}
-
-        def record(client: int) -> Tensor:
-            row = {n: t[None] for part in own_parts for n, t in start(part, client).items()}
-            return layout.pack(row, 1)[0]
-
-        first = {part: start(part, int(ids[0])) for part in factories}
-        tried = {name: t for row in first.values() for name, t in row.items()}
-        _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
-        own_parts = [part for part in factories if not in_part(part, shared)]
-        layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
-        common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
-        once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
-        initial = record if own_parts and model.init == "client" else lambda client: once
-        return Resting(network, Rows(layout, self._shelf(layout.size), initial), common, ids, self.device)
-
-    def _shelf(self, size: int) -> Shelf:
-        """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
-        store = self.config.store
-        self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
-        if store == "auto":
-            turns = filled(self.config.train.rounds) * participants(self.config)
-            # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
-            alive = 2 * size * min(self.clients, turns) * self.team.size
-            places = {"device": self.device, "host": torch.device("cpu")}
-            room = {name: free_memory(place) / SHARE for name, place in places.items()}
-            store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
-        if store == "disk":
-            folder = None if self.config.out is None else Path(self.config.out)
-            path = folder / f"rows-{self.shelves}.bin" if folder is not None and self.team.rank == 0 else None
-            return Disk(size, path, folder)
-        return Memory(self.device if store == "device" else torch.device("cpu"))
+        return self.initial.server(factory, name)
 
     # -- training ------------------------------------------------------------------------------------------------
 
     def fit(
         self,
         pop: Population,
-        objective: Objective,
+        objective: Objective | None = None,
         *,
-        train: Sequence[str] = ("encoder.", "head."),
+        gradient: Gradient | None = None,
+        train: Prefix = ("encoder.", "head."),
         rows: Mapping[str, Tensor] | None = None,
+        anchors: Mapping[str, Population] | None = None,
+        frozen: Mapping[str, Population] | None = None,
         shared: Mapping[str, Tensor] | None = None,
         carry: Mapping[str, Tensor] | None = None,
+        each: Mapping[str, Tensor] | None = None,
+        takes: Sequence[Take] = (),
+        uniforms: int = 0,
+        fraction: float = 1.0,
         epochs: int | tuple[int, ...] | None = None,
         steps: int | None = None,
         batch: int | None = None,
         optimizer: Optimizer | None = None,
+        project: Project | None = None,
         stream: str = "train",
+        phase: str = "",
+        log: str | None = None,
     ) -> tuple[Population, Log, dict[str, Tensor]]:
-        """Trains the clients of a population on their own data (a network without input: for `steps` steps).
+        """Trains the clients of a population on their own data, or a network of the base station for some steps.
 
         Args:
             pop: n models; they are not changed. Parts in training become one row per client.
             objective: `(model, batch, context) -> loss [k]` or `(loss [k], {name: [k]})`.
+            gradient: in its place, `(model, batch, context) -> ({leaf: [k, ...]}, {"loss": [k], ...})`: what the
+                optimiser descends, for methods with an inner loop.
             train: prefixes of what is trained; the rest is frozen, its BatchNorm in evaluation mode.
             rows: per-client context, `[n, ...]` in the order of `pop.ids`.
+            anchors: other models of the clients, for their weights, in `context.models`.
+            frozen: the same for models that are called on batches: each has its own draws of the link.
             shared: context for all.
             carry: per-client accumulators, `[n, ...]`; a changed copy is returned.
+            each: `[S, ...]`, a row per step: for a network of the base station, which trains without clients' data.
+            takes: further mini-batches of each step.
+            uniforms: p: numbers in [0, 1) per visited sample, in `batch.uniforms` `[k, b, p]`.
+            fraction: part of each client's samples that is visited, drawn by round and stream.
             epochs: local epochs, one value or one per client of the federation (None: `train.local_epochs`).
-            steps: number of steps instead of epochs.
+            steps: number of steps instead of epochs (None: `train.local_steps`, unless epochs are given).
             batch: mini-batch size (None: `train.batch_size`).
             optimizer: None: the run's, new.
-            stream: names the draws; phases of a round with the same stream start the same batch order again.
+            project: what is done to each leaf after every step.
+            stream: names the batch order; phases of a round on the same stream visit the same batches.
+            phase: names a phase's draws of the link ("": the main one).
+            log: what stands before the names of logged values (None: the phase, or a stream that is not "train").
 
         Returns:
             the trained population, the means of loss and logged values over the last epoch (`[n]` each), the carried.
@@ -233,52 +204,149 @@ class World:
         fit = Fit(
             world=self,
             objective=objective,
-            train=tuple(train),
+            gradient=gradient,
+            train=(train,) if isinstance(train, str) else tuple(train),
             rows=rows or {},
+            anchors=anchors or {},
+            frozen=frozen or {},
             shared=shared or {},
             carry=carry or {},
-            epochs=epochs if epochs is not None else filled(config.local_epochs),
-            steps=steps,
-            batch=batch or filled(config.batch_size),
+            each=each or {},
+            phase=Phase(
+                stream=stream,
+                name=phase,
+                epochs=epochs if epochs is not None else filled(config.local_epochs),
+                steps=steps if steps is not None or epochs is not None else config.local_steps,
+                batch=batch or filled(config.batch_size),
+                fraction=fraction,
+                takes=takes,
+                uniforms=uniforms,
+            ),
             optimizer=optimizer or self.optimizer(),
-            stream=stream,
+            project=project,
         )
         with rounding(self.config.precision):
-            trained, log, carried = fit(pop)
-        self.log |= {name if stream == "train" else f"{stream}/{name}": t for name, t in log.items()}
-        return trained, log, carried
+            trained, means, carried = fit(pop)
+        if self.counting:
+            before = log if log is not None else phase or ("" if stream == "train" else stream)
+            self.log |= {f"{before}/{name}" if before else name: t for name, t in means.items()}
+        return trained, means, carried
 
-    def optimizer(self) -> Optimizer:
-        """The run's optimiser."""
+    def optimizer(
+        self,
+        *,
+        name: Literal["adam", "sgd"] | None = None,
+        lr: float | tuple[float, ...] | None = None,
+        momentum: float | None = None,
+        weight_decay: float | None = None,
+    ) -> Optimizer:
+        """The run's optimiser in this round, with what is given in place of its own settings.
+
+        The run's schedule scales a rate that is given too. Momentum is SGD's, and stays away from Adam.
+        """
         t = self.config.train
-        return Optimizer(filled(t.optimizer), filled(t.lr), filled(t.momentum), filled(t.weight_decay))
+        kind = name or filled(t.optimizer)
+        factor, rate = rate_factor(t, self.round), filled(t.lr) if lr is None else lr
+        scaled = tuple(r * factor for r in rate) if isinstance(rate, tuple) else rate * factor
+        momentum = (filled(t.momentum) if kind == "sgd" else 0.0) if momentum is None else momentum
+        return Optimizer(kind, scaled, momentum, filled(t.weight_decay) if weight_decay is None else weight_decay)
 
-    def plan(self, client: int, batch: int, epochs: int, steps: int | None, stream: str) -> Plan:
-        """A client's batch order in this round."""
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within it training is not the run's: no traffic, samples or losses are counted."""
+        before, self.counting = self.counting, False
+        try:
+            yield
+        finally:
+            self.counting = before
+
+    def plan(self, client: int, phase: Phase, take: str = "") -> Plan:
+        """A client's batch order in this round, or that of a take."""
+        owned = self.federation.train[client]
+        stream = "/".join(part for part in (phase.stream, take) if part)
         key = (self.config.seed, stream, "order", self.round, client)
-        return plan(self.federation.train[client], batch, epochs, steps, key)
+        return plan(owned, phase.sizes(client, len(owned)), phase.samples(len(owned)), key)
 
-    def batch(self, schedule: Schedule, cut: Cut, federation: Federation | None = None) -> Batch:
-        """The mini-batches of one step, from the world's images unless another federation is given."""
+    def batch(
+        self,
+        order: Tensor,
+        cut: Cut,
+        federation: Federation | None = None,
+        signals: Mapping[str, Signal] | None = None,
+        uniforms: Tensor | None = None,
+    ) -> Batch:
+        """The mini-batches of one step, from the world's images unless another federation is given.
+
+        Args:
+            order: indices of the images that the clients visit, `[k, N]`.
+            cut: the step.
+            federation: whose images these are.
+            signals: what models meet on the way.
+            uniforms: numbers of the step's samples, `[k, b, p]`.
+        """
         source = federation or self.federation
-        index = cut(schedule.order)
+        index = cut(order)
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
-        return Batch(source.gather(index, self.dtype), y, cut.mask, cut.last, len(source.classes))
+        images = source.gather(index, self.dtype)
+        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms)
 
-    def signals(self, ids: np.ndarray, schedule: Schedule, stream: str) -> Callable[[Cut], Signal]:
-        """What the chunk meets on the air in training, step by step."""
-        link, sizes = self.training_link, [p.sizes for p in schedule.plans]
+    def signals(
+        self,
+        ids: np.ndarray,
+        sizes: Sequence[Sequence[int]],
+        stream: str,
+        network: nn.Module | None = None,
+        train: Prefix = (),
+    ) -> Callable[[Cut], Signal]:
+        """What a chunk's samples meet on the way through a model in training, step by step.
+
+        Args:
+            ids: the chunk's clients, `[k]`.
+            sizes: each client's mini-batches.
+            stream: names the draws.
+            network: the architecture of a model in training, None for a frozen one: that has no gradients to send
+                down, no dropout, and no part in the received SNR.
+            train: the parts in training mode.
+        """
+        link = self.training_link
         up = self.rows(link, ids, sizes, stream, "uplink")
-        down = self.rows(link, ids, sizes, stream, "downlink") if self.split else None
+        down = self.rows(link, ids, sizes, stream, "downlink") if self.split and network is not None else None
+        keep = {} if network is None else self._kept(ids, sizes, stream, network, train)
         up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
+        meter = None if network is None else self.meters["train_up"]
+        down_meter = None if network is None else self.meters["train_down"]
 
         def signal(cut: Cut) -> Signal:
-            n, meters = cut.n, (self.meters["train_up"], self.meters["train_down"])
+            n = cut.n
             back = None if down is None else {name: cut(t) for name, t in down.items()}
-            return Signal({name: cut(t) for name, t in up.items()}, up_snr[:n], back, down_snr[:n], *meters)
+            drawn = {name: cut(t) for name, t in up.items()}
+            kept = {name: cut(t) for name, t in keep.items()}
+            return Signal(drawn, up_snr[:n], back, down_snr[:n], meter, down_meter, kept)
 
         return signal
+
+    def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
+        """Keyed numbers in [0, 1) for each visited sample of a chunk: `[k, N, numbers]`, zeros in padding."""
+        generators = [keyed(self.device, self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
+        return pad(
+            [
+                torch.rand(n, numbers, generator=g, device=self.device, dtype=self.dtype)
+                for n, g in zip(samples, generators, strict=True)
+            ]
+        )
+
+    def _kept(
+        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
+    ) -> dict[str, Tensor]:
+        """What each dropout layer in training keeps of each visited sample, bool `[k, N, ...]`, by its buffer."""
+        kept = {}
+        for name, layer in network.named_modules():
+            if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):
+                assert layer.units is not None  # noted when the network was tried out
+                drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
+                kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
+        return kept
 
     def rows(
         self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
@@ -314,6 +382,8 @@ class World:
 
     def count_features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
         """Counts the clients' mini-batches, `sizes` of each, and with a split method their traffic."""
+        if not self.counting:
+            return
         self.visited += sum(map(sum, sizes))
         if self.split:
             self.air.features(ids, sizes, self.config.model.features, len(self.federation.classes))
@@ -358,43 +428,3 @@ class World:
         """Realisation of the channel for one tensor of one client."""
         generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
         return self.link.of(client).draw([1], numbers, generator, self.dtype)
-
-
-def _template(factory: Callable[[], M]) -> M:
-    """The architecture alone: on the meta device, so that a forgotten tensor is an error and not a stale weight."""
-    with torch.device("meta"), global_draws("template"):
-        return factory()
-
-
-def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Parameters and buffers of a fresh module in the run's arithmetic."""
-    return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
-
-
-def _check_network(
-    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
-) -> None:
-    """Raises ConfigError for a network that the engine cannot run; it is tried out on two images.
-
-    On real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
-    """
-    for layer in network.modules():
-        if isinstance(layer, _DropoutNd):
-            # Its draws would come from torch's global generator: neither reproducible nor the same in chunks.
-            raise ConfigError(f"model: the engine does not key the draws of {type(layer).__name__}; take nn.Dropout")
-    kept = network.state_dict()
-    for name, _ in network.named_buffers():
-        if name not in kept:
-            raise ConfigError(f"model: the buffer {name} is not persistent, so the engine would lose it; make it so")
-    network.eval()
-    some = next(iter(tensors.values()))
-    x = torch.zeros(2, *image, dtype=some.dtype, device=some.device)
-    for part, wanted in (("encoder", features), ("head", classes)):
-        try:
-            own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
-            x = functional_call(network.get_submodule(part), own, (x,))
-        except Exception as error:  # whatever a network of the user's raises
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
-        if x.shape != (2, wanted):
-            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")

@@ -63,6 +63,14 @@ class Method(ABC):
     def views(self, state: Any, world: World) -> dict[str, View]:
         """What is evaluated, by name; the first one is the headline."""
 
+    def finish(self, state: Any, world: World) -> dict[str, View] | None:
+        """What is evaluated after the last round, by name, the first one being the headline; None: `views` says it all.
+
+        For what clients do with the final model: fine-tuning, a classifier of their own. The world is in round T + 1,
+        and nothing counts as the run's traffic.
+        """
+        return None
+
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
         """Local loss per client, `[k]`: cross-entropy of the logits."""
         return task_loss(model(batch)[1], batch)

@@ -7,7 +7,8 @@ Data", AISTATS 2017, Algorithm 1. Up and down: the averaged part, parameters and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class FedAvg(Method):
     """Overwrite by the shared part, train E epochs of cross-entropy, average by p_k.
 
     A subclass with other `averages` is another member of the family: nothing is `local`, the body FedPer, the head
-    LG-FedAvg.
+    LG-FedAvg. One with another local training overrides `local`, one that remembers more than a model `after`.
     """
 
     paper = "McMahan et al., AISTATS 2017"
@@ -37,24 +38,28 @@ class FedAvg(Method):
 
         model: Population
 
-    def setup(self, world: World) -> FedAvg.State:
+    def setup(self, world: World) -> Any:
         """Common initial weights."""
         return self.State(world.population(shared=self.averages))
 
-    def rows(self, received: Population) -> Mapping[str, Tensor]:
-        """What the objective finds in `context.rows`, `[n, ...]` each; a subclass may want the received model there."""
-        return {}
-
-    def round(self, state: FedAvg.State, world: World) -> FedAvg.State:
+    def round(self, state: Any, world: World) -> Any:
         """Algorithm 1, with buffers averaged like parameters."""
         ids = world.sample()
         received = world.air.down(state.model.rows(ids), self.averages)
-        trained, _, _ = world.fit(received, self.objective, rows=self.rows(received))
+        trained = self.local(received, state, world)
         sent = world.air.up(trained, self.averages)
         newest = average(sent, self.averages, world.weights(ids))
-        return self.State(state.model.put(trained).share(newest))
+        return self.after(state, trained, newest)
 
-    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+    def local(self, received: Population, state: Any, world: World) -> Population:
+        """What the round's clients make of their models as received."""
+        return world.fit(received, self.objective)[0]
+
+    def after(self, state: Any, trained: Population, newest: Mapping[str, Tensor]) -> Any:
+        """The State after a round that gave `trained` models and the averages `newest`, `[1, ...]`."""
+        return replace(state, model=state.model.put(trained).share(newest))
+
+    def views(self, state: Any, world: World) -> dict[str, View]:
         """One model: `global` where everything is averaged, otherwise `personal`."""
         everything = set(self.averages) == {"encoder.", "head."}
         return {"global" if everything else "personal": View(state.model)}

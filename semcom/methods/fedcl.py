@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
-from semcom.engine.fit import Context, Log, Optimizer
+from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average
 from semcom.engine.prototypes import carry, class_means, collect, combine, prototypes, squared_distance
@@ -136,8 +136,7 @@ class FedCL(Method):
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
         """E' steps on Eq. 8, warm-started from the last round."""
-        usual = world.optimizer()
-        optimizer = Optimizer(usual.name, self.hyper.scg_lr or float(np.mean(usual.lr)), usual.momentum)
+        optimizer = world.optimizer(lr=self.hyper.scg_lr or float(np.mean(world.config.train.lr)), weight_decay=0.0)
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
             return self.scg_loss(context.shared["means"], model.output().squeeze(0), context.shared["counts"] > 0)[None]

@@ -17,6 +17,7 @@ from semcom.bench.data import synthetic
 from semcom.bench.variants import Variant
 from semcom.bench.workloads import CASES, Workload
 from semcom.config import ChannelConfig
+from semcom.engine.phase import Phase
 from semcom.engine.population import Population
 from semcom.engine.world import World
 from semcom.registry import METHODS
@@ -52,7 +53,7 @@ def same_order(loop: plain.Loop, world: World) -> None:
     """Gives each plain client the images that the engine visits in this round, in its order."""
     size = world.config.train.batch_size
     for k, who in enumerate(loop.clients):
-        order = world.plan(k, size, 1, None, "train").order
+        order = world.plan(k, Phase("train", "", 1, None, size)).order
         images = world.federation.gather(order, torch.float64).contiguous()
         who.loader = DataLoader(TensorDataset(images, world.federation.labels[order]), batch_size=size)
 

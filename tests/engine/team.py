@@ -18,7 +18,8 @@ from channels import Link
 from semcom.config import ConfigError
 from semcom.engine import ranks
 from semcom.engine.checkpoint import restore, state_dict
-from semcom.engine.fit import Context, Diverged
+from semcom.engine.descent import Diverged
+from semcom.engine.fit import Context
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population
 from semcom.engine.ranks import Team
@@ -56,13 +57,15 @@ def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
         world.begin(r)
         state = arm_.round(state, world)
         logs.append(dict(world.log))
-    views = arm_.views(state, world)
+    world.begin(rounds + 1)
+    views = arm_.finish(state, world) or arm_.views(state, world)
     counts = confusion(world, views, None, world.federation.test)
     counters = world.counters()
     return {
         **{f"state/{name}": t for name, t in everything(state).items()},
         **{f"log/{r}/{name}": t for r, log in enumerate(logs) for name, t in log.items()},
         **{f"confusion/{name}": t for name, t in counts.items()},
+        **{f"rows/{name}/{row}": t for name, view in views.items() for row, t in view.rows.items()},
         "meters": counters.pop("meters"),
         "counters": counters,
     }
@@ -177,6 +180,7 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
         return {
             **arms,
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
+            "repper with classifiers": on("repper", hyper={"head": "svm"}),
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             "diverged": diverged,
             "phases": phases,

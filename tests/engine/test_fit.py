@@ -14,8 +14,10 @@ from torch.nn import functional
 
 from channels import make_link
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.fit import Context, Diverged, Log, Optimizer
+from semcom.engine.descent import Diverged, Optimizer
+from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.phase import Phase
 from semcom.engine.population import Population
 from semcom.engine.random import keyed
 from semcom.engine.world import World
@@ -97,7 +99,9 @@ class Plain:
 
     def run(self) -> dict[str, Tensor]:
         w, at = self.world, 0
-        plan = w.plan(self.k, w.config.train.batch_size or 0, self.rate(w.config.train.local_epochs), None, "train")
+        plan = w.plan(
+            self.k, Phase("train", "", self.rate(w.config.train.local_epochs), None, w.config.train.batch_size or 0)
+        )
         up, down = self.rows(plan.sizes, "uplink"), self.rows(plan.sizes, "downlink")
         optimiser, me = self.optimiser(), np.array([self.k])
         for size in plan.sizes:
@@ -202,7 +206,8 @@ def test_a_finished_client_does_not_move_by_a_bit() -> None:
         pop = w.population()
         on, _, _ = w.fit(pop, task)
         stopped, _, _ = w.fit(pop, task, steps=2)
-        assert w.plan(1, 2, 1, None, "train").steps == 2 < w.plan(0, 2, 1, None, "train").steps
+        phase = Phase("train", "", 1, None, 2)
+        assert w.plan(1, phase).steps == 2 < w.plan(0, phase).steps
         one, other, start = (worlds.client(p, 1) for p in (on, stopped, pop))
         assert all(torch.equal(one[n], other[n]) for n in one)
         assert all(not torch.equal(one[n], start[n]) for n in one)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from semcom.engine.plan import Cut, Plan, Schedule, pad, plan
+from semcom.engine.phase import Phase
+from semcom.engine.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
 from tests import worlds
 from tests.engine.ops import Ops
 
@@ -17,7 +18,8 @@ SIZE = st.integers(1, 13)
 
 
 def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:
-    return plan(torch.arange(1000 * client, 1000 * client + n), batch, epochs, steps, (0, "order", 1, client))
+    phase = Phase("train", "", epochs, steps, batch)
+    return plan(torch.arange(1000 * client, 1000 * client + n), phase.sizes(client, n), n, (0, "order", 1, client))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -37,25 +39,37 @@ def test_a_number_of_steps_cuts_the_last_epoch_short(n: int, batch: int, steps: 
     p, whole = make(n, batch, steps=steps), make(n, batch, epochs=20)
     assert p.steps == steps and len(p.order) == sum(p.sizes)
     assert torch.equal(p.order, whole.order[: len(p.order)]) and p.sizes == whole.sizes[:steps]
-    assert p.last == (steps - 1) // -(-n // batch) * -(-n // batch)
+    assert p.last == max(0, steps - -(-n // batch))  # as many steps as an epoch has: it would miss samples otherwise
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SIZE, SIZE, st.integers(1, 4), st.floats(0, 1))
+def test_a_fraction_visits_the_same_samples_in_every_epoch(n: int, batch: int, epochs: int, fraction: float) -> None:
+    phase = Phase("train", "", epochs, None, batch, fraction)
+    m = phase.samples(n)
+    assert m == max(1, round(fraction * n))
+    p = plan(torch.arange(n), phase.sizes(0, n), m, (0, "order", 1, 0))
+    seen = p.order.view(epochs, m)
+    assert all(set(epoch.tolist()) == set(seen[0].tolist()) for epoch in seen) and len(set(seen[0].tolist())) == m
+    assert p.sizes == batch_sizes(m, batch) * epochs
 
 
 def test_epochs_differ_and_the_key_decides() -> None:
     p = make(12, 4, 2)
     assert not torch.equal(p.order[:12], p.order[12:])
     assert torch.equal(p.order, make(12, 4, 2).order) and torch.equal(p.order[:12], make(12, 5, 1).order)
-    other = plan(torch.arange(12), 4, 2, None, (0, "order", 2, 0))
+    other = plan(torch.arange(12), [4] * 6, 12, (0, "order", 2, 0))
     assert not torch.equal(p.order, other.order)
 
 
 def test_one_order_in_each_round_of_a_world() -> None:
     w = worlds.world(sizes=(9, 9))
-    first = w.plan(0, 4, 1, None, "train").order
-    assert torch.equal(first, w.plan(0, 4, 1, None, "train").order)
-    assert not torch.equal(first, w.plan(1, 4, 1, None, "train").order - 9)
-    assert not torch.equal(first, w.plan(0, 4, 1, None, "tune").order)
+    first = w.plan(0, Phase("train", "", 1, None, 4)).order
+    assert torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
+    assert not torch.equal(first, w.plan(1, Phase("train", "", 1, None, 4)).order - 9)
+    assert not torch.equal(first, w.plan(0, Phase("tune", "", 1, None, 4)).order)
     w.begin(2)
-    assert not torch.equal(first, w.plan(0, 4, 1, None, "train").order)
+    assert not torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
 
 
 CHUNK = st.lists(st.tuples(SIZE, st.integers(1, 3)), min_size=1, max_size=5)
@@ -125,7 +139,7 @@ def test_draws_do_not_depend_on_padding() -> None:
     """A client's noise is the same alone and beside a client with more samples, row by row and step by step."""
 
     def noise(w: worlds.World, clients: list[int]) -> list[list[Tensor]]:
-        schedule = Schedule([w.plan(k, 2, 2, None, "train") for k in clients])
+        schedule = Schedule([w.plan(k, Phase("train", "", 2, None, 2)) for k in clients])
         rows = w.rows(w.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink")
         steps: list[list[Tensor]] = [[] for _ in clients]
         for step in range(schedule.steps):
