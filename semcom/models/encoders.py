@@ -4,8 +4,8 @@ The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al
 outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32.
 
 The small convolutional network of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, on which much of federated learning is compared. With dropout it is the network of FedCRL (Table I,
-k = 128) and FedCoSR.
+Data", AISTATS 2017, on which much of federated learning is compared. With dropout it is the network of FedCRL (its
+Table I, k = 128); the paper of FedCoSR has the same layers and does not mention dropout.
 
 The network of four convolutions of Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image
 Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and one fully connected layer".
