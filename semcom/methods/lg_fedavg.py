@@ -27,7 +27,7 @@ class Heads(FedAvg):
 class LGFedAvg(FedAvg):
     """E epochs of CE on the own encoder and the received head; the heads are averaged by p_k."""
 
-    averages = Heads.averages
+    averages: tuple[str, ...] = Heads.averages
     paper = "Liang et al., arXiv:2001.01523, 2020"
     preset = {
         **{"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "batch_size": 50},
