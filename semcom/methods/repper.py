@@ -1,0 +1,100 @@
+"""RepPer: a common body learned by contrast, without a classifier; then each client's own classifier on top of it.
+
+Jing, Huang, Zhuang, Sun, Huang, Xiao, Ding, "A Closer Look at Personalization in Federated Image Classification",
+arXiv:2204.11841, 2022, Algorithm 1, Eqs. 4-9. Up and down: the encoder, parameters and BatchNorm buffers; never a head.
+
+The paper says neither how images are augmented (here as SimCLR does, see `engine.augment`) nor at what rate heads
+train; its loss is a sum over samples, here their mean. z is the received feature, normalised; there is no projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from semcom.checks import COUNT, POSITIVE, SHARE, require
+from semcom.engine.augment import SMALLEST, UNIFORMS, augment
+from semcom.engine.classifiers import linear_classifiers, linear_scores
+from semcom.engine.contrastive import supervised_contrastive
+from semcom.engine.fit import Context
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.phase import Take
+from semcom.engine.population import Population
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.fedavg_ft import cross_entropy
+
+
+class RepPer(FedAvg):
+    """Stage 1: FedAvg of the body under the supervised contrastive loss of two views of each image.
+
+    Stage 2, after the last round: a head per client on the frozen body, which is what is evaluated.
+    """
+
+    paper = "Jing et al., arXiv:2204.11841, 2022"
+    preset = {
+        **{"optimizer": "adam", "lr": 1e-3, "weight_decay": 1e-4, "lr_milestones": (50, 75), "lr_decay": 0.1},
+        **{"rounds": 100, "local_epochs": 10, "batch_size": 256, "participation": 0.4},
+    }
+    averages = ("encoder.",)
+    shares = "encoder"
+    personal = "head, trained at the end"
+    sends = "theta up, theta down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """RepPer's hyperparameters."""
+
+        tau: float = 0.1
+        """tau: temperature of Eq. 5."""
+        form: Literal["inside", "outside"] = "inside"
+        """Whether the mean over positives is inside the logarithm (Eq. 5) or outside (Khosla et al.'s choice)."""
+        crop: float = SMALLEST
+        """Smallest part of an image's area that a crop takes (1: no crops)."""
+        head: Literal["mlp", "svm", "lr"] = "mlp"
+        """Classifier: the model's head by SGD, a linear support vector machine, or logistic regression."""
+        head_epochs: int = 10
+        """`mlp`: epochs."""
+        head_lr: float = 0.01
+        """`mlp`: learning rate, eta_c of Eq. 9, which the run's schedule leaves alone."""
+
+        def check(self) -> None:
+            """Numbers are in range."""
+            for name in ("tau", "head_lr"):
+                require(f"method.{name}", getattr(self, name), POSITIVE)
+            require("method.crop", self.crop, SHARE)
+            require("method.head_epochs", self.head_epochs, COUNT)
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """Eq. 7: E epochs on the body alone."""
+        second = Take("second", same=True)
+        return world.fit(received, self.objective, train=self.averages, takes=(second,), uniforms=2 * UNIFORMS)[0]
+
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        """Eq. 5 over both views of every image, each with its own way through the link."""
+        assert batch.uniforms is not None
+        views = zip((batch, context.takes["second"]), batch.uniforms.split(UNIFORMS, -1), strict=True)
+        seen = [replace(view, x=augment(view.x, u, self.hyper.crop)) for view, u in views]
+        features = torch.cat([model.receive(model.encode(view), view) for view in seen], 1)
+        mask = None if batch.mask is None else batch.mask.repeat(1, 2)
+        return supervised_contrastive(features, batch.y.repeat(1, 2), mask, self.hyper.tau, self.hyper.form)
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """Nothing: before the end no client has a classifier."""
+        return {}
+
+    def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """`personal`: the common body with the clients' classifiers (Eq. 9)."""
+        hyper = self.hyper
+        if hyper.head != "mlp":
+            return {"personal": View(state.model, linear_scores, linear_classifiers(world, state.model, hyper.head))}
+        sgd = replace(world.optimizer(name="sgd"), lr=hyper.head_lr)
+        own = world.fit(
+            state.model, cross_entropy, train=("head.",), epochs=hyper.head_epochs, optimizer=sgd, phase="head"
+        )
+        return {"personal": View(own[0])}
