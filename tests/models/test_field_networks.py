@@ -173,7 +173,7 @@ def test_the_stem_starts_like_torchvisions(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error:There is a performance drop")
-@pytest.mark.parametrize("name", ["cnn", "conv4", "resnet18", "mobilenet"])
+@pytest.mark.parametrize("name", ["cnn", "cnn-dropout", "conv4", "resnet18", "mobilenet"])
 def test_a_chunk_does_not_change_the_numbers(name: str) -> None:
     """Clients of 3, 2 and 1 samples in batches of 2: padded rows, partial batches and finished clients."""
     (sizes, batch), tests, side = SIZES.get(name, ((3, 2, 1), 2)), (1, 1, 1), SIDE.get(name, 32)
