@@ -35,7 +35,7 @@ class FedCoSR(Method):
     paper = "Huang et al., arXiv:2404.17916v3"
     shares = "encoder and label centroids"
     personal = "head, and its part of the encoder"
-    sends = "theta and label centroids up, theta and label centroids down"
+    sends = "theta and label centroids, up and down"
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
@@ -52,7 +52,7 @@ class FedCoSR(Method):
         separate: bool = True
         """Whether the head stays with the client; without it ("w/o Sep") the whole model takes the body's place."""
         clip: bool = False
-        """Line 22's "clip into [0, 1]", on all weights after each step: without negative weights it learns little."""
+        """Line 22's "clip into [0, 1]", on all weights after each step: without negative ones it learns far less."""
 
         def check(self) -> None:
             """Signs and ranges."""
