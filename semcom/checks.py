@@ -26,6 +26,7 @@ WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0")
 POSITIVE = Rule(lambda v: v > 0, "a positive number")
 NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
 SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
+PART = Rule(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (

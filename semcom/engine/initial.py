@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -62,15 +62,10 @@ class Initial:
 
     def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Resting:
         """Initial models of the clients `ids`, which have the same encoder."""
-        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
-        factories: dict[str, Callable[[], nn.Module]] = {
-            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
-            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
-        }
+        model, classes = self.config.model, len(self.federation.classes)
+        factories = self._factories(encoder)
         names = {"encoder.": encoder, "head.": model.head}
-        if encoder not in self.networks:
-            self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
-        network = self.networks[encoder]
+        network = self._network(encoder, factories)
 
         def start(part: str, client: int) -> dict[str, Tensor]:
             """A part's initial tensors: one build for all where the start is common, or the part is."""
@@ -92,6 +87,30 @@ class Initial:
         once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
         initial = record if own_parts and model.init == "client" else lambda client: once
         return Resting(network, Rows(layout, self._shelf(layout.size), initial), common, ids, self.device)
+
+    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float) -> Resting:
+        """Clients' own numbers beside their models: like the tensors `names`, all `value` at first."""
+        network = self._network(encoder, self._factories(encoder))
+        like = network.state_dict()
+        first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
+        layout = Layout.of(first)
+        record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
+        rows = Rows(layout, self._shelf(layout.size), lambda client: record)
+        return Resting(network, rows, {}, ids, self.device)
+
+    def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
+        """What builds the parts of a model."""
+        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
+        return {
+            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
+            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
+        }
+
+    def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
+        """The architecture with an encoder: one object per run."""
+        if encoder not in self.networks:
+            self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
+        return self.networks[encoder]
 
     def _shelf(self, size: int) -> Shelf:
         """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""

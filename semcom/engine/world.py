@@ -115,15 +115,20 @@ class World:
 
     def population(self, shared: Prefix = ()) -> Population:
         """The initial models of all clients, a cohort per architecture; parts under `shared` are common to all."""
-        names = self.config.model.encoder.split(",")
-        cohorts = []
-        for i, name in enumerate(names):
-            ids = np.arange(i, self.clients, len(names))
-            if len(ids):
-                cohorts.append(self.initial.cohort(name, ids, shared))
+        cohorts = tuple(self.initial.cohort(name, ids, shared) for name, ids in self._encoders())
         if self.chunk is None:
             self.chunk = self._choose_chunk([c.network for c in cohorts])
-        return Population(tuple(cohorts))
+        return Population(cohorts)
+
+    def constant(self, names: Sequence[str], value: float) -> Population:
+        """Numbers of each client beside its model: like the tensors `names`, all `value` at first."""
+        return Population(tuple(self.initial.constant(e, ids, names, value) for e, ids in self._encoders()))
+
+    def _encoders(self) -> list[tuple[str, np.ndarray]]:
+        """Each encoder that has clients, and their ids."""
+        names = self.config.model.encoder.split(",")
+        owners = [np.arange(i, self.clients, len(names)) for i in range(len(names))]
+        return [(name, ids) for name, ids in zip(names, owners, strict=True) if len(ids)]
 
     def chunk_of(self, n: int) -> int:
         """Clients to take at a time, of n: as few chunks as need be, of nearly equal size."""

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.config import filled
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average
@@ -136,7 +137,9 @@ class FedCL(Method):
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
         """E' steps on Eq. 8, warm-started from the last round."""
-        optimizer = world.optimizer(lr=self.hyper.scg_lr or float(np.mean(world.config.train.lr)), weight_decay=0.0)
+        optimizer = world.optimizer(
+            lr=self.hyper.scg_lr or float(np.mean(filled(world.config.train.lr))), weight_decay=0.0
+        )
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
             return self.scg_loss(context.shared["means"], model.output().squeeze(0), context.shared["counts"] > 0)[None]

@@ -1,0 +1,95 @@
+"""FedCRC: a slowly moving global predictor as the common criterion of representation learning, and a personal one.
+
+Wang, Xie, Yu, Qu, Zhang, Cao, "Federated Learning with Common Representation Learning Criterion and Personalized
+Predictor", Algorithm 1; equation numbers are the paper's. Up and down: the encoder theta, the global predictor phi_g.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+from torch.nn.functional import kl_div
+
+from semcom.checks import PART, require
+from semcom.engine.fit import Context, Log
+from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.population import Population, average, blend
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+
+
+class FedCRC(Method):
+    """The encoder learns with phi_g frozen, a personal head on that encoder, and phi_g from labels and that head."""
+
+    paper = "Wang et al. (FedCRC)"
+    preset = {
+        "optimizer": "sgd",
+        "lr": 0.05,
+        "lr_milestones": (50, 75),
+        "lr_decay": (0.2, 0.1),
+        "momentum": 0.9,
+        "local_epochs": 5,
+        "participation": 0.1,
+        "rounds": 100,
+    }
+    averages = ("encoder.", "head.")
+    shares = "encoder and a global predictor"
+    personal = "predictor h_k"
+    sends = "theta and phi_g up, theta and phi_g down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedCRC's hyperparameters."""
+
+        tau: float = 0.99
+        """tau: how much of the global predictor stays at the server's moving average."""
+        divergence: Literal["forward", "reverse"] = "forward"
+        """Eq. 7: KL(h_k || phi_g), or KL(phi_g || h_k)."""
+
+        def check(self) -> None:
+            """tau is a part."""
+            require("method.tau", self.tau, PART)
+
+    @dataclass(frozen=True)
+    class State:
+        """`model`: the global one, `[1, ...]`; `personal`: its encoder with own predictors h_k `[K, ...]`."""
+
+        model: Population
+        personal: Population
+
+    def setup(self, world: World) -> FedCRC.State:
+        """Common initial weights."""
+        return self.State(world.population(shared=self.averages), world.population(shared="encoder."))
+
+    def round(self, state: FedCRC.State, world: World) -> FedCRC.State:
+        """Algorithm 1: E epochs of the body, E of the own predictor, one of the global predictor."""
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), self.averages)
+        body, _, _ = world.fit(received, self.objective, train="encoder.")
+        own, _, _ = world.fit(
+            body.take("head.", state.personal.rows(ids)), self.objective, train="head.", phase="personal"
+        )
+        anchors = {"own": own}
+        guided, _, _ = world.fit(
+            body, self.guided_objective, train="head.", anchors=anchors, epochs=1, phase="predictor"
+        )
+        sent = world.air.up(guided, self.averages)
+        newest = state.model.share(average(sent, self.averages, world.weights(ids)))
+        model = blend(newest, state.model, 1 - self.hyper.tau, "head.")
+        return self.State(model, state.personal.put(own).share(model.one("encoder.").named()))
+
+    def guided_objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+        """Eq. 7: phi_g learns from labels and from the client's own predictor, which stays."""
+        features, logits = model(batch)
+        own = context.models["own"].decode(features, batch).detach().log_softmax(-1)
+        pair = (logits.log_softmax(-1), own) if self.hyper.divergence == "forward" else (own, logits.log_softmax(-1))
+        divergence = batch.mean(kl_div(*pair, reduction="none", log_target=True).sum(-1))
+        task = task_loss(logits, batch)
+        return task + divergence, {"task": task, "divergence": divergence}
+
+    def views(self, state: FedCRC.State, world: World) -> dict[str, View]:
+        """`global`: what the paper calls FedCRC; `personal`: FedCRC-Per, the mean body with h_k."""
+        return {"global": View(state.model), "personal": View(state.personal)}

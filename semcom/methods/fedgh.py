@@ -1,0 +1,88 @@
+"""FedGH: clients with encoders of their own, and a head that the base station trains on their prototypes.
+
+Yi, Wang, Liu, Shi, Yu, "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM Multimedia 2023,
+Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global head phi. The base station
+has no other data: one step of plain SGD for each (client, class) mean, client by client in the order of their ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.checks import NOT_NEGATIVE, require
+from semcom.engine.fit import Context
+from semcom.engine.forward import StackedModel
+from semcom.engine.population import Population
+from semcom.engine.prototypes import prototypes
+from semcom.engine.visit import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+
+
+class FedGH(Method):
+    """The head is overwritten by phi, the whole model trained; phi learns from the class means of its features."""
+
+    paper = "Yi et al., ACM Multimedia 2023"
+    preset = {"optimizer": "sgd", "lr": 0.01, "rounds": 500}
+    shares = "head"
+    personal = "encoder"
+    sends = "prototypes up, phi down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """FedGH's hyperparameters."""
+
+        server_lr: float = 0.01
+        """Rate of the base station's SGD on its head."""
+
+        def check(self) -> None:
+            """The rate is not negative."""
+            require("method.server_lr", self.server_lr, NOT_NEGATIVE)
+
+    @dataclass(frozen=True)
+    class State:
+        """`model`: encoders `[K, ...]`, phi `[1, ...]`; `trained`: whole models after their last local training."""
+
+        model: Population
+        trained: Population
+
+    def setup(self, world: World) -> FedGH.State:
+        """One head for all."""
+        return self.State(world.population(shared="head."), world.population())
+
+    def round(self, state: FedGH.State, world: World) -> FedGH.State:
+        """Algorithm 1: local training, prototypes by the trained encoders, and the base station's pass over them."""
+        ids = world.sample()
+        received = world.air.down(state.model.rows(ids), "head.")
+        trained, _, _ = world.fit(received, self.objective)
+        owned = world.federation.owned[ids]
+        means, _ = prototypes(world, trained)
+        sent = world.air.send("up", "prototypes", means, ids, owned.sum(1) * means.shape[-1])
+        phi, _, _ = world.fit(
+            state.model.one("head."),
+            self.server_objective,
+            train="head.",
+            each=pairs(sent, owned),
+            optimizer=world.optimizer(name="sgd", lr=self.hyper.server_lr, momentum=0.0, weight_decay=0.0),
+            stream="phi",
+        )
+        return self.State(state.model.put(trained).share(phi.named("head.")), state.trained.put(trained))
+
+    def server_objective(self, model: StackedModel, batch: None, context: Context) -> Tensor:
+        """Cross-entropy of one prototype, `[1]`."""
+        logits = model.decode(context.each["means"].expand(1, 1, -1))
+        return torch.nn.functional.cross_entropy(logits.squeeze(0), context.each["labels"], reduction="none")
+
+    def views(self, state: FedGH.State, world: World) -> dict[str, View]:
+        """`trained`: the client's model after local training; `personal`: its encoder with the newest phi."""
+        return {"trained": View(state.trained), "personal": View(state.model)}
+
+
+def pairs(means: Tensor, owned: np.ndarray) -> dict[str, Tensor]:
+    """Prototypes `[n, C, d]` of owned classes (bool `[n, C]`) in a row, and their labels: `[S, d]`, `[S, 1]`."""
+    client, label = (torch.as_tensor(t, device=means.device) for t in np.nonzero(owned))
+    return {"means": means[client, label], "labels": label[:, None]}
