@@ -9,6 +9,7 @@ from semcom.registry import find
 EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
+        "arms-small": "experiments.arms_small:ARMS_SMALL",
         "demo": "experiments.demo:DEMO",
         "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",

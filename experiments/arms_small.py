@@ -1,0 +1,39 @@
+"""Every arm under one protocol: the FedCoSR network on small clients with skewed labels, no channel, equal budgets.
+
+The network, the rate, the batch size and the two partitions are FedCoSR's and FedCRL's. The clients have about 300
+training images each, as many as 20 of them can have in an afternoon on two cores, and 30 rounds. Every arm passes its
+clients' images once per round through the encoder in training; phases that train a head alone come on top.
+"""
+
+from __future__ import annotations
+
+from experiments.base import Experiment, Grid
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+
+
+def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
+    """Both partitions of a part of a dataset over 20 clients."""
+    base = RunConfig(
+        data=DataConfig(name=data),
+        partition=PartitionConfig(classes=2, beta=0.1, fraction=fraction),
+        model=ModelConfig(encoder="cnn-dropout", features=features),
+        channel=ChannelConfig(kind="ideal"),
+        clients=20,
+        train=TrainConfig(rounds=rounds, lr=0.005, optimizer="sgd", batch_size=16),
+    )
+    return Grid(base, {"partition.kind": ("pathological", "dirichlet"), "seed": (0,)})
+
+
+ARMS_SMALL = Experiment(
+    name="arms-small",
+    title="All arms on small clients with skewed labels, without a channel",
+    paper="none (the protocol of FedCoSR, Table II, in small)",
+    arms=(
+        *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto", "pfedme", "perfedavg"),
+        *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
+        *("fedcrl", "fedcosr", "repper", "fedcl"),
+    ),
+    scales={"smoke": _grid("digits", 1.0, 16, 2), "small": _grid("cifar10", 8000 / 60000, 128, 30)},
+    axis="partition.kind",
+)
+"""All 23 arms."""
