@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from semcom.config import RunConfig, filled, parse_snr
-from semcom.engine.random import keyed
 from semcom.engine.visit import View, confusion
 from semcom.engine.world import World
 from semcom.metrics.accuracy import LAST, headline, per_class, per_client, spread
@@ -27,22 +26,13 @@ def is_due(config: RunConfig, round_: int) -> bool:
     return round_ % config.train.eval_every == 0 or round_ > filled(config.train.rounds) - LAST
 
 
-def evaluated(config: RunConfig) -> np.ndarray | None:
-    """Ids of the clients that are evaluated, ascending; None: all. One keyed draw, the same in every round."""
-    n = config.train.eval_clients
-    if n is None:
-        return None
-    order = torch.randperm(config.clients, generator=keyed("cpu", config.seed, "evaluation"))
-    return np.sort(order[:n].numpy())
-
-
 def evaluate(world: World, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
     """Each view's accuracy on the clients' test samples, as a row of metrics.jsonl holds it.
 
     The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve.
     """
-    ids = evaluated(world.config)
-    views = views if ids is None else select(views, ids)
+    if world.config.train.eval_clients is not None:
+        views = select(views, world.tested())
     row: dict[str, dict[str, Any]] = {name: {} for name in views}
     for i, snr in enumerate(test_snrs(world.config)):
         for name, counts in confusion(world, views, snr, world.federation.test).items():

@@ -25,7 +25,7 @@ from semcom.engine.memory import keep_freed_memory
 from semcom.engine.ranks import ALONE, Team, launched_rank, team
 from semcom.engine.visit import View, predict
 from semcom.engine.world import World
-from semcom.evaluation import evaluate, evaluated, headlines, is_due, test_snrs, uncounted
+from semcom.evaluation import evaluate, headlines, is_due, test_snrs, uncounted
 from semcom.methods.base import Method
 from semcom.newcomers import Data, read, welcome
 from semcom.registry import METHODS
@@ -273,7 +273,7 @@ class Runner:
                 f"{self.config.method}: nothing was evaluated; it has views neither in rounds nor at the end"
             )
         first = next(iter(views.values()))
-        ids = evaluated(self.config)
+        some = self.config.train.eval_clients is not None
         meters = self.world.snr_received_db()
         return {
             "method": self.config.method,
@@ -284,7 +284,7 @@ class Runner:
             **({"new_clients": joined} if joined else {}),
             "rounds": self.rounds,
             "clients": self.config.clients,
-            "evaluated": None if ids is None else ids.tolist(),
+            "evaluated": self.world.tested().tolist() if some else None,
             "samples": self.world.visited,
             "samples_per_second": self.world.visited / max(self.clock.seconds.get("train", 0.0), 1e-9),
             "seconds": {name: round(value, 3) for name, value in self.clock.seconds.items()},

@@ -102,6 +102,10 @@ class World:
         order = torch.randperm(self.clients, generator=keyed("cpu", self.config.seed, "participation", self.round))
         return np.sort(order[:n].numpy())
 
+    def tested(self) -> np.ndarray:
+        """Ids of the clients that are evaluated, ascending: all, or one keyed draw, the same in every round."""
+        return tested(self.config)
+
     def weights(self, ids: np.ndarray) -> Tensor:
         """p_k = D_k over the sum of D over `ids`, `[n]`."""
         sizes = torch.as_tensor(self.federation.train.sizes[ids], dtype=self.dtype, device=self.device)
@@ -220,7 +224,7 @@ class World:
             phase=Phase(
                 stream=stream,
                 name=phase,
-                epochs=epochs if epochs is not None else filled(config.local_epochs),
+                epochs=epochs if epochs is not None else config.local_epochs or 1,  # unless there are local steps
                 steps=steps if steps is not None or epochs is not None else config.local_steps,
                 batch=batch or filled(config.batch_size),
                 fraction=fraction,
@@ -348,7 +352,8 @@ class World:
         kept = {}
         for name, layer in network.named_modules():
             if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):
-                assert layer.units is not None  # noted when the network was tried out
+                if layer.units is None:  # noted when the network was tried out
+                    raise ConfigError(f"model: the dropout {name} is never reached; leave it out")
                 drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
                 kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
         return kept
@@ -433,3 +438,12 @@ class World:
         """Realisation of the channel for one tensor of one client."""
         generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
         return self.link.of(client).draw([1], numbers, generator, self.dtype)
+
+
+def tested(config: RunConfig) -> np.ndarray:
+    """Ids of the clients that a run evaluates, ascending."""
+    n = config.train.eval_clients
+    if n is None:
+        return np.arange(config.clients)
+    order = torch.randperm(config.clients, generator=keyed("cpu", config.seed, "evaluation"))
+    return np.sort(order[:n].numpy())

@@ -137,5 +137,7 @@ class FedCoSR(Method):
 
     def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
         """`personal`: where each client would start the next round; `trained`: as its last training left it."""
-        start = self.aggregate(state.trained, state.model, state.regulariser)
+        ids = world.tested()
+        at = torch.as_tensor(ids, device=world.device)
+        start = self.aggregate(state.trained.rows(ids), state.model.rows(ids), state.regulariser[at])
         return {"personal": View(start), "trained": View(state.trained)}

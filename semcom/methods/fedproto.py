@@ -87,7 +87,7 @@ class FedProto(Method):
         means, counts = class_means(**carried), carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
-        owned = world.federation.owned[ids]
+        owned = (counts > 0).cpu().numpy()  # with few local steps a client may not have seen all of its classes
         sent = world.air.send("up", "prototypes", means, ids, owned.sum(1) * d)
         newest, has = combine(sent, counts, self.hyper.aggregation), torch.as_tensor(owned.any(0))
         # A class whose owners are all absent keeps the prototype that it had.

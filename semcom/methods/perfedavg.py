@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from semcom.checks import NOT_NEGATIVE, POSITIVE, require
@@ -24,7 +23,6 @@ from semcom.engine.phase import Take
 from semcom.engine.population import Population
 from semcom.engine.visit import View
 from semcom.engine.world import World
-from semcom.evaluation import evaluated
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.slopes import moved, slope, whole_step
@@ -75,6 +73,5 @@ class PerFedAvg(FedAvg):
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """`personal`: w after one step, of those clients alone that are tested; `global`: w itself."""
-        ids = evaluated(world.config)
-        tested = state.model.rows(np.arange(world.clients) if ids is None else ids)
+        tested = state.model.rows(world.tested())
         return {"personal": View(whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}
