@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
 from channels.meter import ratio_db
-from semcom.config import RunConfig, filled, parse_snr, participants, rate_factor
+from semcom.config import ConfigError, RunConfig, filled, parse_snr, participants, rate_factor
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
 from semcom.engine.chunk import automatic
