@@ -262,7 +262,7 @@ class World:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Within it training is not the run's: no traffic, samples or losses are counted."""
+        """Within it training is not the run's: no traffic, samples, losses or received SNR are counted."""
         before, self.counting = self.counting, False
         try:
             yield
@@ -323,8 +323,8 @@ class World:
         down = self.rows(link, ids, sizes, stream, "downlink") if self.split and network is not None else None
         keep = {} if network is None else self._kept(ids, sizes, stream, network, train)
         up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
-        meter = None if network is None else self.meters["train_up"]
-        down_meter = None if network is None else self.meters["train_down"]
+        metered = network is not None and self.counting
+        meter, down_meter = (self.meters[way] if metered else None for way in ("train_up", "train_down"))
 
         def signal(cut: Cut) -> Signal:
             n = cut.n
