@@ -15,7 +15,7 @@ from torch.nn.functional import kl_div
 from semcom.checks import PART, require
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average, blend
+from semcom.engine.population import Population, average
 from semcom.engine.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -26,14 +26,8 @@ class FedCRC(Method):
 
     paper = "Wang et al. (FedCRC)"
     preset = {
-        "optimizer": "sgd",
-        "lr": 0.05,
-        "lr_milestones": (50, 75),
-        "lr_decay": (0.2, 0.1),
-        "momentum": 0.9,
-        "local_epochs": 5,
-        "participation": 0.1,
-        "rounds": 100,
+        **{"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)},
+        **{"rounds": 100, "local_epochs": 5, "participation": 0.1},
     }
     averages = ("encoder.", "head.")
     shares = "encoder and a global predictor"
@@ -68,17 +62,17 @@ class FedCRC(Method):
         """Algorithm 1: E epochs of the body, E of the own predictor, one of the global predictor."""
         ids = world.sample()
         received = world.air.down(state.model.rows(ids), self.averages)
-        body, _, _ = world.fit(received, self.objective, train="encoder.")
-        own, _, _ = world.fit(
-            body.take("head.", state.personal.rows(ids)), self.objective, train="head.", phase="personal"
-        )
-        anchors = {"own": own}
-        guided, _, _ = world.fit(
-            body, self.guided_objective, train="head.", anchors=anchors, epochs=1, phase="predictor"
-        )
+        body = world.fit(received, self.objective, train="encoder.")[0]
+        personal = body.take("head.", state.personal.rows(ids))
+        own = world.fit(personal, self.objective, train="head.", phase="personal")[0]
+        guided = world.fit(
+            body, self.guided_objective, train="head.", anchors={"own": own}, epochs=1, phase="predictor"
+        )[0]
         sent = world.air.up(guided, self.averages)
-        newest = state.model.share(average(sent, self.averages, world.weights(ids)))
-        model = blend(newest, state.model, 1 - self.hyper.tau, "head.")
+        newest, before = average(sent, self.averages, world.weights(ids)), state.model.one("head.").named()
+        tau = self.hyper.tau
+        predictor = {name: tau * t + (1 - tau) * newest[name] for name, t in before.items()}
+        model = state.model.share({**newest, **predictor})
         return self.State(model, state.personal.put(own).share(model.one("encoder.").named()))
 
     def guided_objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
