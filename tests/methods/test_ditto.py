@@ -60,6 +60,14 @@ def test_a_large_lambda_is_fedavg_as_received() -> None:
         assert_toy(as_toy(second.personal, k), step)
 
 
+def test_the_pull_is_towards_the_model_as_received() -> None:
+    """Over a noisy downlink that is not what was sent: both start from one model, and are apart at the first step."""
+    for parameters in ("ideal", "analog"):
+        w = toy_world("ditto", channel={"kind": "awgn"}, air={"parameters": parameters})
+        rounds(w)
+        assert (w.log["distance"] > 0).all() == (parameters == "analog")
+
+
 def test_absent_clients_keep_their_models() -> None:
     w = world("ditto", sizes=(7, 5, 3, 6), train={"participation": 0.5})
     before, after = rounds(w)

@@ -48,7 +48,7 @@ def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
     """Then personal is global, in its weights and in every answer."""
     w = world(arm, hyper={"tune_epochs": 0})
     state, views = ended(w)
-    assert gap(views["personal"].population, state.model) == 0
+    assert views["personal"].population is views["global"].population is state.model
     counts = confusion(w, views, None, w.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
 

@@ -49,6 +49,13 @@ def test_a_large_mu_holds_the_model_back() -> None:
     assert moved[0] > moved[1] > moved[2] > 0
 
 
+def test_the_anchor_is_the_model_as_received() -> None:
+    """Over a noisy downlink too: at the first step there is nothing to pull back from."""
+    w = toy_world("fedprox", channel={"kind": "awgn"}, air={"parameters": "analog"})
+    rounds(w)
+    assert (w.log["distance"] == 0).all()
+
+
 def test_traffic() -> None:
     """The whole model both ways, from and to each client."""
     w = world("fedprox")

@@ -48,10 +48,12 @@ def test_pretraining_is_fedavg(init: str) -> None:
     w = world("lg_fedavg", hyper={"pretraining": 3}, **setting)
     method = LGFedAvg(w.config.hyper)
     fedavg = rounds(world("fedavg", **setting), n=3)
-    for r, state in enumerate(rounds(w, method, n=3)):
+    states = rounds(w, method, n=3)
+    for r, state in enumerate(states):
         w.begin(r)
         shown = method.views(state, w)["personal"].population
         assert gap(shown.spread(), fedavg[r].model.spread()) == 0
+        assert r == 3 or gap(state.model, states[0].model) == 0
     assert shown is state.model and shown.cohorts[0].shared == {"head.0.weight", "head.0.bias"}
 
 
