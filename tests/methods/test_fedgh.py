@@ -1,0 +1,169 @@
+"""FedGH: two rounds worked by hand, the base station's steps one by one, and its reductions."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.engine.population import Population
+from semcom.engine.world import World
+from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.by_hand import Toy
+from tests.worlds import client, gap, plain, random_federation, world
+
+MIXED = {"encoder": "test-conv,test-conv-wide"}
+Head = tuple[np.ndarray, np.ndarray]
+Pair = tuple[np.ndarray, int]
+
+
+def taught(head: Head, pairs: list[Pair], lr: float) -> Head:
+    """One step of SGD on the cross-entropy of each prototype, in this order: dL/dV = (p - e_c) m', dL/db = p - e_c."""
+    v, b = head
+    for mean, label in pairs:
+        logits = v @ mean + b
+        e = np.exp(logits - logits.max())
+        g = e / e.sum() - np.eye(len(b))[label]
+        v, b = v - lr * np.outer(g, mean), b - lr * g
+    return v, b
+
+
+def class_means(features: np.ndarray, labels: np.ndarray) -> list[Pair]:
+    """Mean feature and label of each class that there is."""
+    return [(features[labels == c].mean(0), int(c)) for c in np.unique(labels)]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_two_rounds_by_hand(momentum: float) -> None:
+    """The head is overwritten, all is trained, and phi learns from what the trained encoders make of their classes.
+
+    A third class that nobody owns has no prototype. A momentum of the run's is not the base station's.
+    """
+    lr, w = 0.25, toy_world("fedgh", hyper={"server_lr": 0.25}, classes=3, train={"momentum": momentum})
+    before, *after = rounds(w, n=2)
+    models = [as_toy(before.model, k) for k in (0, 1)]
+    for state in after:
+        trained = [model.step(X[k], Y[k], 0.5) for k, model in enumerate(models)]
+        pairs = [pair for k, model in enumerate(trained) for pair in class_means(model.features(X[k]), Y[k])]
+        phi = taught((models[0].V, models[0].b), pairs, lr)
+        backwards = taught((models[0].V, models[0].b), pairs[::-1], lr)
+        assert np.abs(phi[0] - backwards[0]).max() > 1e-4  # an order that shows
+        models = [Toy(model.W, *phi) for model in trained]
+        for k in (0, 1):
+            assert_toy(as_toy(state.trained, k), trained[k])
+            assert_toy(as_toy(state.model, k), models[k])
+
+
+def features(pop: Population, w: World, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """What a client's encoder makes of its training images in evaluation mode, over an ideal link, and their labels."""
+    index = w.federation.train[k]
+    head = {"head.0.weight": torch.eye(4).double(), "head.0.bias": torch.zeros(4).double()}
+    x = w.federation.gather(index, torch.float64)
+    return plain({**client(pop, k), **head}, x).numpy(), w.federation.labels[index].numpy()
+
+
+@pytest.mark.parametrize("encoder", [{}, MIXED])
+@pytest.mark.parametrize("train", [{"optimizer": "sgd", "weight_decay": 0.5, "momentum": 0.5}, {"optimizer": "adam"}])
+def test_the_base_station_by_hand(encoder: dict[str, str], train: dict[str, Any]) -> None:
+    """BatchNorm, unequal clients, half of them in a round, encoders of their own: plain SGD by the order of the ids."""
+    w = world(
+        "fedgh",
+        (7, 5, 3, 6),
+        channel={"kind": "ideal"},
+        hyper={"server_lr": 0.3},
+        train={**train, "participation": 0.5, "local_epochs": 2},
+        **encoder,
+    )
+    before, after = rounds(w)
+    ids = [int(k) for k in w.sample()]
+    assert len(ids) == 2
+    head = client(before.model, 0)
+    pairs = [pair for k in ids for pair in class_means(*features(after.trained, w, k))]
+    v, b = taught((head["head.0.weight"].numpy(), head["head.0.bias"].numpy()), pairs, 0.3)
+    for k in range(4):
+        got = client(after.model, k)
+        np.testing.assert_allclose(got["head.0.weight"], v, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(got["head.0.bias"], b, rtol=0, atol=1e-12)
+    assert all(c.shared == {"head.0.weight", "head.0.bias"} for c in after.model.cohorts)
+
+
+@pytest.mark.parametrize("setting", [{}, MIXED, {"train": {"local_epochs": 3}}])
+def test_first_round_is_local(setting: dict[str, Any]) -> None:
+    """Before the base station has learnt anything, what a client trains is its own."""
+    assert gap(play("fedgh", n=1, **setting).trained, play("local", n=1, **setting).model) == 0
+    assert gap(play("fedgh", n=2, **setting).trained, play("local", n=2, **setting).model) > 0
+
+
+@pytest.mark.parametrize("setting", [{}, MIXED])
+def test_a_server_rate_of_zero_keeps_phi(setting: dict[str, Any]) -> None:
+    start, *_, end = rounds(world("fedgh", hyper={"server_lr": 0.0}, **setting), n=3)
+    for k in range(3):
+        one, other = client(start.model, k), client(end.model, k)
+        for name, t in one.items():
+            assert torch.equal(t, other[name]) == name.startswith("head."), name
+
+
+@pytest.mark.parametrize("server_lr", [0.0, 0.1])
+def test_phi_is_all_that_a_client_hears_of_others(server_lr: float) -> None:
+    """Other images at one client: with a phi that does not move the others do not feel it by a bit."""
+    data = random_federation((7, 5, 3))
+    images = data.images.clone()
+    images[data.train[1]] = 255 - images[data.train[1]]
+    setting: dict[str, Any] = {"n": 2, "hyper": {"server_lr": server_lr}}
+    one, other = (play("fedgh", data=dataclasses.replace(data, images=x), **setting) for x in (data.images, images))
+    for k in range(3):
+        same = [torch.equal(t, client(other.trained, k)[n]) for n, t in client(one.trained, k).items()]
+        assert all(same) if k != 1 and server_lr == 0 else not any(same)
+
+
+@pytest.mark.parametrize("setting", [{}, MIXED])
+def test_absent_clients_keep_their_encoder(setting: dict[str, Any]) -> None:
+    """Of both models; under the newest phi in the one, under what they trained in the other."""
+    w = world("fedgh", sizes=(7, 5, 3, 6), train={"participation": 0.5}, **setting)
+    before, after = rounds(w)
+    for k in range(4):
+        here = k in w.sample()
+        for name, t in client(before.model, k).items():
+            moved = not torch.equal(client(after.model, k)[name], t)
+            assert moved == (here or name.startswith("head.")), (k, name)
+            assert torch.equal(client(after.trained, k)[name], client(before.trained, k)[name]) != here, (k, name)
+            same = torch.equal(client(after.trained, k)[name], client(after.model, k)[name])
+            assert same == name.startswith("encoder."), (k, name)
+
+
+def test_traffic() -> None:
+    """Up: d numbers per class that a participant owns; down: the head. The base station's steps are on no data."""
+    w = world("fedgh", sizes=(7, 5, 3, 6), train={"participation": 0.5, "local_epochs": 2})
+    up, down, seen = 0, 0, 0
+    state = rounds(w, n=0)[0]
+    head = state.model.numbers("head.")
+    assert head.tolist() == [4 * 3 + 3] * 4
+    for r in (1, 2, 3):
+        w.begin(r)
+        ids = w.sample()
+        up, down = up + 4 * w.federation.owned[ids].sum(), down + head[ids].sum()
+        seen += 2 * w.federation.train.sizes[ids].sum()
+    rounds(w, n=3)
+    assert w.air.totals["up"].floats == up and w.air.totals["down"].floats == down and w.visited == seen
+
+
+def test_the_base_station_logs_its_loss_apart() -> None:
+    """The mean over its steps, each before it is taken."""
+    w = toy_world("fedgh", hyper={"server_lr": 0.0})
+    before, after = rounds(w)
+    head = as_toy(before.model, 0)
+    pairs = [p for k in (0, 1) for p in class_means(as_toy(after.trained, k).features(X[k]), Y[k])]
+    logits = [head.V @ mean + head.b for mean, _ in pairs]
+    losses = [np.log(np.exp(z).sum()) - z[c] for z, (_, c) in zip(logits, pairs, strict=True)]
+    assert set(w.log) == {"loss", "phi/loss"}
+    assert w.log["phi/loss"].tolist() == pytest.approx([np.mean(losses)], abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
+def test_a_wrong_rate_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match=f"method.server-lr: {value} is not a number of at least 0"):
+        world("fedgh", hyper={"server_lr": value})
