@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
 import torch
 
-from semcom.bench.machine import machine
+from semcom.bench.machine import machine, one_thread
 from semcom.bench.names import chosen
 from semcom.bench.passes import CALLS, CLIENTS, FEATURES, SAMPLES, STEPS, Case, EncoderStep, Pass, seconds
 from semcom.bench.text import Cells, aligned, plural
@@ -105,20 +104,9 @@ def bench(links: str | None = None, repeats: int | None = None, quick: bool = Fa
     clients = 2 if quick else CLIENTS
     facts, devices = machine(), ["cpu", "cuda:0"] if torch.cuda.is_available() else ["cpu"]
     keep_freed_memory()
-    with _one_thread(), torch.random.fork_rng():
+    with one_thread(), torch.random.fork_rng():
         found = [_measure(torch.device(d), [CASES[name] for name in names], clients, repeats) for d in devices]
     return ChannelsReport(facts, clients, repeats, found)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for torch; afterwards as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _measure(device: torch.device, cases: Sequence[Case], clients: int, repeats: int) -> DeviceResult:

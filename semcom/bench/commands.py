@@ -121,12 +121,36 @@ class BenchChannels(Bench):
         return Outcome(channels.table(found), channels.as_json(found), [])
 
 
+@dataclass(frozen=True)
+class BenchArms(Bench):
+    """What a round of each arm costs beside FedAvg's: passes through the encoder by count, time by measurement.
+
+    Synthetic images in the setting of the experiment arms-small: the small network with dropout, 300 images per client,
+    batch 16, SGD, an ideal link. Rounds of FedAvg and of an arm take turns on one thread of a processor.
+    """
+
+    arms: str | None = None
+    """Which methods, separated by commas (None: all)."""
+    clients: int | None = None
+    """How many (None: 20; with --quick 2)."""
+    repeats: int | None = None
+    """Pairs of rounds that count, after three that do not (None: 5; with --quick 2)."""
+
+    def measure(self) -> Outcome:
+        """See `semcom.bench.arms`."""
+        from semcom.bench import arms
+
+        found = arms.bench(self.arms, self.clients, self.repeats, self.quick)
+        return Outcome(arms.table(found), arms.as_json(found), [])
+
+
 BENCHES: Registry[type[Bench]] = Registry(
     "bench",
     {
         "engine": "semcom.bench.commands:BenchEngine",
         "scale": "semcom.bench.commands:BenchScale",
         "channels": "semcom.bench.commands:BenchChannels",
+        "arms": "semcom.bench.commands:BenchArms",
     },
 )
 """What can be measured."""

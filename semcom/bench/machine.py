@@ -1,10 +1,12 @@
-"""Facts about the machine that a measurement was made on."""
+"""Facts about the machine that a measurement was made on, and how much of it torch takes."""
 
 from __future__ import annotations
 
 import logging
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,17 @@ def machine() -> dict[str, Any]:
         "versions": versions(),
         "commit": commit(),
     }
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch; afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _load() -> float | None:

@@ -13,6 +13,8 @@ from semcom.bench.data import synthetic
 from semcom.bench.plain import make_loop
 from semcom.bench.variants import Variant
 from semcom.bench.workloads import Workload
+from semcom.config import RunConfig
+from semcom.data.federation import Federation
 from semcom.engine.memory import keep_freed_memory
 from semcom.engine.ranks import ALONE, Team
 from semcom.engine.world import World
@@ -55,22 +57,20 @@ class Repeated(Protocol):
         """Does it once; returns seconds."""
 
 
-class EngineRounds:
-    """Rounds of the engine, without evaluation.
+class Rounds:
+    """Rounds of a configured run, without evaluation.
 
     Args:
-        workload: what to train.
-        variant: how.
+        config: resolved.
+        federation: its data.
         team: the processes that share the clients; each of them has to measure the same rounds.
     """
 
-    def __init__(self, workload: Workload, variant: Variant, team: Team = ALONE) -> None:
-        config = workload.config(variant)
+    def __init__(self, config: RunConfig, federation: Federation, team: Team = ALONE) -> None:
         self.device = torch.device(config.device)
         keep_freed_memory()
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        federation = synthetic(workload).to(self.device)
-        self.world = World(config, federation, self.device, split=self.method.split, team=team)
+        self.world = World(config, federation.to(self.device), self.device, split=self.method.split, team=team)
         self.state = self.method.setup(self.world)
 
     def measure(self) -> float:
@@ -80,6 +80,13 @@ class EngineRounds:
         self.state = self.method.round(self.state, self.world)
         wait(self.device)
         return time.perf_counter() - begun
+
+
+class EngineRounds(Rounds):
+    """Rounds of a workload with a variant of the engine."""
+
+    def __init__(self, workload: Workload, variant: Variant, team: Team = ALONE) -> None:
+        super().__init__(workload.config(variant), synthetic(workload), team)
 
 
 class SharedRounds:
