@@ -1,7 +1,14 @@
 """FedAMP: every client gets a cloud model of its own, mixed from those clients whose models are like its own.
 
 Huang, Chu, Zhou, Wang, Liu, Pei, Zhang, "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021,
-Algorithm 1, Eqs. 3 to 7, and its heuristic form (HeurFedAMP). Up: a client's model w_k. Down: its cloud model u_k.
+Algorithm 1, and its heuristic form, HeurFedAMP. Up: a client's model w_k. Down: its cloud model u_k = sum_j xi_kj w_j.
+Among the n clients of a round
+
+    cosine:  xi_kj = (1 - 1/n) softmax over j != k of sigma cos(w_k, w_j)
+    euclid:  xi_kj = min(alpha, sigma / n) / sigma exp(-||w_k - w_j||^2 / sigma)
+
+and xi_kk is what is missing to 1. The paper's alpha is too large for `euclid` where models are near each other: the
+others' weights would sum to thousands, so the server's step is at most sigma / n.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ import torch
 from torch import Tensor
 
 from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.config import ConfigError, filled, rate_factor
 from semcom.engine.distance import proximal
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
@@ -36,11 +44,11 @@ class FedAMP(Method):
         """FedAMP's hyperparameters."""
 
         weights: Literal["cosine", "euclid"] = "cosine"
-        """xi from cosines of models (HeurFedAMP), or from their squared distances (Eq. 4)."""
+        """xi from the cosines of models (HeurFedAMP), or from their squared distances (FedAMP)."""
         sigma: float | None = None
         """sigma: sharpness of the attention (None: 25 for cosine; the median squared distance for euclid)."""
-        alpha: float | None = None
-        """alpha: step of the server, and the prox's divisor (None: 1e4 for cosine; sigma / K for euclid)."""
+        alpha: float = 1e4
+        """alpha: step of the server (euclid), and what divides lambda."""
         alpha_decay: float = 0.1
         """What alpha is multiplied by every `alpha_every` rounds."""
         alpha_every: int = 30
@@ -64,46 +72,51 @@ class FedAMP(Method):
         model: Population
 
     def setup(self, world: World) -> FedAMP.State:
-        """Own models."""
+        """Own models. Raises ConfigError where alpha gets so small that each step goes further beyond u_k."""
+        train = world.config.train
+        least = min(self.alpha(r) / rate_factor(train, r) for r in range(1, filled(train.rounds) + 1))
+        need = self.hyper.lam * world.optimizer().base_lr / 2
+        if least < need:
+            raise ConfigError(f"method.alpha: it falls to {least:g}, not at least lam times train.lr / 2 = {need:g}")
         return self.State(world.population())
+
+    def alpha(self, round_: int) -> float:
+        """alpha in a round."""
+        return float(self.hyper.alpha * self.hyper.alpha_decay ** ((round_ - 1) // self.hyper.alpha_every))
 
     def round(self, state: FedAMP.State, world: World) -> FedAMP.State:
         """Algorithm 1, over the round's participants."""
-        own = state.model.rows(world.sample())
+        own, alpha = state.model.rows(world.sample()), self.alpha(world.round)
         sent = world.air.up(own, self.averages)
-        decay = self.hyper.alpha_decay ** ((world.round - 1) // self.hyper.alpha_every)
-        xi, alpha = self.attention(gram(sent), decay)
-        clouds = world.air.down(mix(sent, xi), self.averages)
+        clouds = world.air.down(mix(sent, self.attention(gram(sent), alpha)), self.averages)
         trained, _, _ = world.fit(
             clouds if self.hyper.start == "cloud" else own,
             self.objective,
             anchors={"cloud": clouds},
-            shared={"pull": (self.hyper.lam / (2 * alpha)).nan_to_num(posinf=0.0)},  # all alike: nothing to pull to
+            shared={"pull": torch.tensor(self.hyper.lam / alpha, dtype=world.dtype, device=world.device)},
         )
         return self.State(state.model.put(trained))
 
-    def attention(self, inner: Tensor, decay: float) -> tuple[Tensor, Tensor]:
-        """xi `[n, n]` (rows sum to 1) and alpha `[]` from the models' inner products `[n, n]`."""
-        n, others = len(inner), ~torch.eye(len(inner), dtype=torch.bool, device=inner.device)
-        norms = inner.diagonal()
+    def attention(self, inner: Tensor, alpha: float) -> Tensor:
+        """xi, whose rows sum to 1, from the models' inner products, `[n, n]` both."""
+        n, norms = len(inner), inner.diagonal()
+        own = torch.eye(n, dtype=torch.bool, device=inner.device)
         if self.hyper.weights == "cosine":
-            cosines = inner / (norms[:, None] * norms).sqrt()
-            scores = ((self.hyper.sigma or 25.0) * cosines).masked_fill(~others, -torch.inf)
-            xi = scores.softmax(1).nan_to_num() * (1 - 1 / n)
-            alpha = inner.new_tensor((self.hyper.alpha or 1e4) * decay)
+            scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
+            others = scores.masked_fill(own, -torch.inf).softmax(1) * (1 - 1 / n)
         else:
-            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0)
-            median = squared[others].median() if n > 1 else squared.sum()
-            sigma = median if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
-            alpha = (sigma / n if self.hyper.alpha is None else sigma.new_tensor(self.hyper.alpha)) * decay
-            xi = (alpha / sigma * (-squared / sigma).exp()).nan_to_num(1 / n).masked_fill(~others, 0.0)
-        return xi + (1 - xi.sum(1)).diag(), alpha
+            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).masked_fill(own, torch.nan)
+            sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
+            sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance
+            others = (alpha / sigma).clamp(max=1 / n) * (-squared / sigma).exp()
+        others = others.masked_fill(own, 0.0)
+        return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 7."""
+        """What a client minimises."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["cloud"])
-        return task + context.shared["pull"].to(task) * distance, {"task": task, "distance": distance}
+        return task + context.shared["pull"] / 2 * distance, {"task": task, "distance": distance}
 
     def views(self, state: FedAMP.State, world: World) -> dict[str, View]:
         """Own models w_k."""

@@ -61,6 +61,16 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
     ],
     "fedgh": [("server_lr", 0.1, {})],
     "fedcrc": [("tau", 0.5, {}), ("divergence", "reverse", {})],
+    "fedamp": [
+        ("weights", "euclid", {}),
+        ("sigma", 1.0, {}),
+        ("alpha", 1.0, {}),
+        ("alpha_decay", 0.5, {"alpha_every": 1}),
+        ("alpha_every", 1, {}),
+        ("lam", 2.0, {}),
+        ("start", "own", {}),
+    ],
+    "fedala": [("eta", 0.1, {}), ("s", 0.4, {}), ("p", 1, {}), ("cap", 3, {})],
     "moon": [("mu", 1.0, {}), ("tau", 0.1, {})],
     "perfedavg": [("variant", "hf", {}), ("alpha", 0.05, {}), ("beta", 0.01, {}), ("delta", 0.1, {"variant": "hf"})],
     "pfedme": [
@@ -88,8 +98,11 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
 """Per arm: a hyperparameter, another value of it, and what else must be set for it to matter."""
 OTHER["fedcrl"] = OTHER["fedcosr"]
 
-ORDERLESS: dict[str, dict[str, Any]] = {"fedgh": {"server_lr": 0.0}}
-"""Hyperparameters without which the order of the ids matters: FedGH's base station takes one step after another."""
+ORDERLESS: dict[str, dict[str, Any]] = {"fedgh": {"server_lr": 0.0}, "fedala": {"s": 1.0}}
+"""Hyperparameters without which ids matter: FedGH's base station takes one step after another, FedALA draws samples."""
+
+PREDICTABLE: dict[str, dict[str, Any]] = {"fedala": {"cap": 1}}
+"""Hyperparameters without which the number of epochs depends on the data."""
 
 
 def cases() -> list[Any]:
@@ -359,7 +372,8 @@ def test_a_round_costs_what_its_clients_cost(arm: str) -> None:
         some = [images.train[k % 20] for k in range(clients)]
         table = dataclasses.replace(ragged([3] * clients), flat=torch.cat(some))
         data = dataclasses.replace(images, train=table, test=table, owned=images.owned[np.arange(clients) % 20])
-        w = world(arm, data=data, train={"participation": 4 / clients}, precision="float32")
+        setting = {"hyper": PREDICTABLE.get(arm, {}), "train": {"participation": 4 / clients}}
+        w = world(arm, data=data, precision="float32", **setting)
         method = METHODS.get(arm)(w.config.hyper)
         state = rounds(w, method, n=1)[-1]
         with Ops() as ops:
