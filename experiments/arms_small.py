@@ -35,5 +35,6 @@ ARMS_SMALL = Experiment(
     ),
     scales={"smoke": _grid("digits", 1.0, 16, 2), "small": _grid("cifar10", 8000 / 60000, 128, 30)},
     axis="partition.kind",
+    figure="arms-small",
 )
 """All 23 arms."""

@@ -29,8 +29,9 @@ def is_finished(config: RunConfig) -> bool:
 
 
 def describe(config: RunConfig) -> str:
-    """What tells one run of a sweep from the others: method, SNR, seed, hash."""
-    return f"{config.method}, SNR {config.channel.snr_db} dB, seed {config.seed}, {run_hash(config)}"
+    """What tells one run of a sweep from the others: method, partition, channel, seed, hash."""
+    channel = f"{config.channel.kind} {config.channel.snr_db} dB"
+    return f"{config.method}, {config.partition.kind}, {channel}, seed {config.seed}, {run_hash(config)}"
 
 
 class Progress:

@@ -9,6 +9,7 @@ from semcom.registry import find
 FIGURES: Registry[Drawing | Measured] = Registry(
     "figure",
     {
+        "arms-small": "figures.arms:ARMS_SMALL",
         "demo": "figures.accuracy_snr:DEMO",
         "letter-fig2b": "figures.accuracy_snr:LETTER_FIG2B",
         "wireless-baselines": "figures.baselines:WIRELESS_BASELINES",

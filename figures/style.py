@@ -12,7 +12,31 @@ import matplotlib as mpl
 import matplotlib.style
 from matplotlib.figure import Figure
 
-LABELS = {"fedcl": "FedCL", "fedavg": "FedAvg", "fedproto": "FedProto", "local": "Local"}
+LABELS = {
+    "local": "Local",
+    "fedavg": "FedAvg",
+    "fedavg_ft": "FedAvg + FT",
+    "fedprox": "FedProx",
+    "fedprox_ft": "FedProx + FT",
+    "moon": "MOON",
+    "pfedme": "pFedMe",
+    "ditto": "Ditto",
+    "perfedavg": "Per-FedAvg",
+    "fedrep": "FedRep",
+    "fedper": "FedPer",
+    "lg_fedavg": "LG-FedAvg",
+    "fedbabu": "FedBABU",
+    "fedamp": "FedAMP",
+    "fedala": "FedALA",
+    "fedproto": "FedProto",
+    "fedpac": "FedPAC",
+    "fedgh": "FedGH",
+    "fedcrc": "FedCRC",
+    "fedcrl": "FedCRL",
+    "fedcosr": "FedCoSR",
+    "repper": "RepPer",
+    "fedcl": "FedCL",
+}
 """Method -> its name in the papers; any other is shown by its own name."""
 
 

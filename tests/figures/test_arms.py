@@ -1,0 +1,45 @@
+"""The picture of all arms: order, marks, bars."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from figures.arms import KIND, caption, draw, numbers
+
+ARMS = {"local": (0.8, 0.6), "fedavg": (0.3, 0.4), "fedper": (0.9, 0.7)}
+"""Arm -> accuracy with two classes per client, and Dirichlet."""
+
+
+def frame(seeds: tuple[int, ...] = (0,)) -> pd.DataFrame:
+    """The table of a sweep; seed s adds s points. One run failed."""
+    rows = [
+        {"method": arm, KIND: kind, "seed": s, "status": "done", "accuracy": a + s / 100, "accuracy_std": 0.1}
+        for arm, pair in ARMS.items()
+        for kind, a in zip(("pathological", "dirichlet"), pair, strict=True)
+        for s in seeds
+    ]
+    failed = {"method": "moon", KIND: "dirichlet", "seed": 0, "status": "failed"}
+    return pd.DataFrame([*rows, failed])
+
+
+def test_the_best_arm_is_on_top_and_failed_ones_are_missing() -> None:
+    cells = numbers(frame())
+    assert list(cells.drop_duplicates("method").sort_values("place")["method"]) == ["fedavg", "local", "fedper"]
+    assert set(cells["method"]) == set(ARMS) and list(cells[KIND].unique()) == ["pathological", "dirichlet"]
+
+
+def test_marks_and_bars_show_the_numbers() -> None:
+    axes = Figure().add_subplot()
+    cells = numbers(frame(seeds=(0, 2)))
+    draw(axes, cells)
+    for container, kind in zip(axes.containers, ("pathological", "dirichlet"), strict=True):
+        line, _, (bars,) = container
+        row = cells[cells[KIND] == kind]
+        np.testing.assert_allclose(line.get_xdata(), row["accuracy"])
+        assert np.abs(np.asarray(line.get_ydata()) - row["place"]).max() < 0.3
+        ends = np.array([bar[:, 0] for bar in bars.get_segments()])
+        np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 0.2)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["FedAvg", "Local", "FedPer"]
+    assert "2 seeds" in caption(cells) and "one seed" in caption(numbers(frame()))
