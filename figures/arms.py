@@ -19,7 +19,7 @@ ROW = 0.15
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """Per arm and partition: accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
     cells = aggregate(frame, KIND)
-    cells = cells[cells["seeds"] > 0]
+    cells = cells[cells["seeds"] > 0].astype({"accuracy": float})
     order = cells.groupby("method")["accuracy"].mean().sort_values().index
     place = cells["method"].map({arm: i for i, arm in enumerate(order)})
     return cells.assign(place=place).sort_values([KIND, "place"], ascending=[False, True]).reset_index(drop=True)

@@ -50,7 +50,7 @@ def test_table_holds_configuration_and_metrics(
     ]
     assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
     assert len(captured.err.splitlines()) == 9
-    assert "fedcl, SNR 18.0 dB, seed 0, " in captured.err and "accuracy 88.0 %" in captured.err
+    assert "fedcl, shots, awgn 18.0 dB, seed 0, " in captured.err and "accuracy 88.0 %" in captured.err
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +85,7 @@ def test_failed_run_is_a_row_and_others_finish(
     assert pd.isna(row["accuracy"])
     captured = capsys.readouterr()
     line = next(line for line in captured.err.splitlines() if "FAILED" in line)
-    assert line.endswith(f"FAILED fedproto, SNR 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3")
+    assert line.endswith(f"FAILED fedproto, shots, awgn 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3")
     assert "fedproto  60.0 ± 5.0  failed      78.0 ± 5.0" in captured.out
     assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
 
@@ -171,7 +171,7 @@ def test_wrong_configuration_stops_before_any_run(
         ({"jobs": 0}, "^jobs: 0 is not a whole number of at least 1$"),
         ({"backend": "dask"}, "^backend: 'dask' is unknown: known are loky, ray$"),
         ({"scale": "paper"}, "^scale: demo has no scale 'paper'; it has smoke$"),
-        ({"overrides": {"seed": (1, 1)}}, "^demo: two runs have the same configuration: fedcl, SNR 0.0 dB, seed 1, "),
+        ({"overrides": {"seed": (1, 1)}}, "^demo: two runs have the same configuration: fedcl, shots, awgn 0.0 dB, seed 1, "),
     ],
 )
 def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:

@@ -37,7 +37,7 @@ def test_marks_and_bars_show_the_numbers() -> None:
     for container, kind in zip(axes.containers, ("pathological", "dirichlet"), strict=True):
         line, _, (bars,) = container
         row = cells[cells[KIND] == kind]
-        np.testing.assert_allclose(line.get_xdata(), row["accuracy"])
+        np.testing.assert_allclose(np.asarray(line.get_xdata(), float), row["accuracy"])
         assert np.abs(np.asarray(line.get_ydata()) - row["place"]).max() < 0.3
         ends = np.array([bar[:, 0] for bar in bars.get_segments()])
         np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 0.2)
