@@ -1,0 +1,244 @@
+"""FedAMP: rounds worked by hand with both kinds of attention, its weights, reductions, traffic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.population import gram
+from semcom.engine.world import World
+from semcom.methods.fedamp import FedAMP
+from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, play, rounds
+from tests.methods.by_hand import Toy, mean
+from tests.worlds import gap, toy, world
+
+ALL_IMAGES = [*IMAGES, [[51, 204], [204, 51], [0, 153], [255, 51]], [[153, 0], [255, 255]]]
+ALL_LABELS = [*LABELS, [1, 0, 0, 1], [0, 1]]
+X = [np.array(mine) / 127.5 - 1 for mine in ALL_IMAGES]
+Y = [np.array(mine) for mine in ALL_LABELS]
+LR, LAM, ALPHA = 0.5, 3.0, 4.0
+
+
+def amp_world(**hyper: Any) -> World:
+    """Four clients with different initial models, plain SGD and two epochs of full batches."""
+    train = {"optimizer": "sgd", "lr": LR, "local_epochs": 2}
+    return toy(ALL_IMAGES, ALL_LABELS, "fedamp", model={"init": "client"}, train=train, hyper=hyper)
+
+
+def vector(model: Toy) -> np.ndarray:
+    return np.concatenate([model.W.ravel(), model.V.ravel(), model.b])
+
+
+def attention(models: list[Toy], weights: str, sigma: float | None, alpha: float) -> np.ndarray:
+    """xi, pair by pair."""
+    w, n = [vector(m) for m in models], len(models)
+    squared = [[float(((a - b) ** 2).sum()) for b in w] for a in w]
+    if sigma is None:
+        sigma = sorted(squared[i][j] for i in range(n) for j in range(i))[(n * (n - 1) // 2 - 1) // 2]
+    xi = np.zeros((n, n))
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        if weights == "cosine":
+            cosines = [w[i] @ w[j] / np.linalg.norm(w[i]) / np.linalg.norm(w[j]) for j in others]
+            e = np.exp(sigma * np.array(cosines))
+            xi[i, others] = e / e.sum() * (1 - 1 / n)
+        else:
+            xi[i, others] = [min(alpha / sigma, 1 / n) * np.exp(-squared[i][j] / sigma) for j in others]
+        xi[i, i] = 1 - xi[i].sum()
+    return xi
+
+
+@pytest.mark.parametrize("start", ["cloud", "own"])
+@pytest.mark.parametrize(
+    ("weights", "sigma", "alpha"),
+    [("cosine", 2.0, ALPHA), ("euclid", None, ALPHA), ("euclid", 20.0, ALPHA), ("euclid", 30.0, 1000.0)],
+)
+def test_two_rounds_by_hand(weights: str, sigma: float | None, alpha: float, start: str) -> None:
+    """alpha is halved in the second round: the pull doubles, and with sigma 20 the server's step halves."""
+    w = amp_world(weights=weights, sigma=sigma, alpha=alpha, lam=LAM, alpha_decay=0.5, alpha_every=1, start=start)
+    before, *after = rounds(w, n=2)
+    own = [as_toy(before.model, k) for k in range(4)]
+    for state in after:
+        clouds = [mean(own, list(xi)) for xi in attention(own, weights, sigma, alpha)]
+        own = clouds if start == "cloud" else own
+        for _ in range(2):
+            distance = [((vector(m) - vector(u)) ** 2).sum() for m, u in zip(own, clouds, strict=True)]
+            own = [own[k].tied_step(X[k], Y[k], LR, clouds[k], LAM / alpha) for k in range(4)]
+        for k in range(4):
+            assert_toy(as_toy(state.model, k), own[k])
+        alpha /= 2
+    assert min(distance) > 1e-4
+    np.testing.assert_allclose(w.log["distance"], distance, rtol=1e-9)
+    np.testing.assert_allclose(w.log["loss"], w.log["task"] + LAM / alpha / 4 * w.log["distance"], rtol=1e-12)
+
+
+def test_the_server_step_in_the_cases_above() -> None:
+    """With sigma 20 it is alpha, then half of it; with sigma 30 and the large alpha it is sigma / n."""
+    assert ALPHA / 20 < 1 / 4 < 1000 / 2 / 30
+
+
+# -- the weights -----------------------------------------------------------------------------------------------------
+
+
+def xi_of(models: Tensor, alpha: float = 1e4, **hyper: Any) -> Tensor:
+    """Attention of models `[n, d]`."""
+    return FedAMP(FedAMP.Hyper(**hyper)).attention(models @ models.T, alpha)
+
+
+@pytest.mark.parametrize("weights", ["cosine", "euclid"])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_rows_are_a_convex_combination(weights: Any, n: int) -> None:
+    """Also with the paper's alpha, which by itself would make them sum to thousands."""
+    models = torch.randn(n, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    xi = xi_of(models, weights=weights)
+    torch.testing.assert_close(xi.sum(1), torch.ones(n, dtype=torch.float64), rtol=0, atol=1e-14)
+    assert (xi >= 0).all() and (xi.diagonal() >= 1 / n - 1e-14).all()
+    if weights == "cosine":
+        torch.testing.assert_close(xi.diagonal(), torch.full((n,), 1 / n, dtype=torch.float64), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("weights", ["cosine", "euclid"])
+def test_models_that_are_all_alike_weigh_the_same(weights: Any) -> None:
+    xi = xi_of(torch.ones(4, 3, dtype=torch.float64) / 3, weights=weights)
+    torch.testing.assert_close(xi, torch.full((4, 4), 0.25, dtype=torch.float64), rtol=0, atol=1e-14)
+
+
+def test_weights_by_hand() -> None:
+    """Right angles and opposite models; lengths do not matter to the cosine, and to the distance they do."""
+    models = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]], dtype=torch.float64)
+    xi = xi_of(models, sigma=np.log(2))
+    torch.testing.assert_close(xi[0], torch.tensor([1 / 3, 2 / 3 * 2 / 3, 2 / 3 * 1 / 3], dtype=torch.float64))
+    xi = xi_of(models, weights="euclid")  # squared distances 5, 13, 16: the median is 13
+    e = np.exp([-5 / 13, -16 / 13]) / 3
+    torch.testing.assert_close(xi[0], torch.tensor([1 - e.sum(), *e], dtype=torch.float64))
+    xi = xi_of(models, alpha=1.0, weights="euclid", sigma=10.0)
+    assert xi[0, 1].item() == pytest.approx(0.1 * np.exp(-0.5))
+
+
+def test_a_large_sigma_finds_the_twin() -> None:
+    """Clients 0 and 1, 2 and 3 are alike: with cosines each takes the other half from its twin."""
+    models = torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0], [0.01, 1.0]], dtype=torch.float64)
+    xi = xi_of(models, sigma=100.0)
+    torch.testing.assert_close(xi[[0, 1, 2, 3], [1, 0, 3, 2]], torch.full((4,), 0.75, dtype=torch.float64))
+
+
+# -- reductions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", [{}, {"participation": 2 / 3}, {"optimizer": "sgd", "momentum": 0.9}])
+@pytest.mark.parametrize("weights", ["cosine", "euclid"])
+def test_own_start_and_zero_lambda_is_local(weights: str, setting: dict[str, Any]) -> None:
+    hyper = {"weights": weights, "start": "own", "lam": 0.0}
+    train = {"local_epochs": 2, **setting}
+    for kind in ("ideal", "rayleigh"):
+        amp = play("fedamp", n=3, hyper=hyper, train=train, channel={"kind": kind})
+        assert gap(amp.model, play("local", n=3, train=train, channel={"kind": kind}).model) == 0
+
+
+@pytest.mark.parametrize("weights", ["cosine", "euclid"])
+def test_one_client_is_local(weights: str) -> None:
+    """Its cloud model is its own."""
+    amp = play("fedamp", n=3, sizes=(7,), hyper={"weights": weights, "lam": 0.0})
+    assert gap(amp.model, play("local", n=3, sizes=(7,)).model) == 0
+
+
+def test_a_pull_of_one_step_lands_on_the_cloud_model() -> None:
+    """With lr lambda / alpha = 1 the last step ends a gradient step away from u_k, from wherever it came."""
+    w = amp_world(alpha=LR, lam=1.0, start="own")
+    before, after = rounds(w)
+    own = [as_toy(before.model, k) for k in range(4)]
+    clouds = [mean(own, list(xi)) for xi in attention(own, "cosine", 25.0, LR)]
+    for k in range(4):
+        first = clouds[k].plus(own[k].slope(X[k], Y[k]), -LR)
+        assert_toy(as_toy(after.model, k), clouds[k].plus(first.slope(X[k], Y[k]), -LR))
+
+
+def test_only_participants_are_mixed() -> None:
+    """xi is over the round's clients; the others keep their models."""
+    setting: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": LR, "participation": 0.5}}
+    w = toy(ALL_IMAGES, ALL_LABELS, "fedamp", model={"init": "client"}, hyper={"sigma": 3.0}, **setting)
+    before, after = rounds(w)
+    ids = w.sample().tolist()
+    assert len(ids) == 2
+    clouds = mean([as_toy(before.model, k) for k in ids], [0.5, 0.5])  # of two, each gets half, whatever sigma is
+    for k in range(4):
+        want = clouds.step(X[k], Y[k], LR) if k in ids else as_toy(before.model, k)
+        assert_toy(as_toy(after.model, k), want)
+
+
+def test_nearly_equal_models_are_not_blown_up() -> None:
+    """As after a first round at a low rate: the pull does not grow as the median distance falls."""
+    w = world("fedamp", hyper={"weights": "euclid"}, train={"optimizer": "sgd", "lr": 0.005})
+    states = rounds(w, n=6)
+    names = states[0].model.parameters()
+    first = states[0].model.named()
+    moved = [float((state.model.named()[name] - first[name]).abs().max()) for state in states for name in names]
+    assert 0 < max(moved) < 0.1
+
+
+def test_buffers_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """BatchNorm's statistics go up and come down as weights do: here without training after the second exchange."""
+    w = world("fedamp", channel={"kind": "ideal"})
+    method = FedAMP(w.config.hyper)
+    state = rounds(w, method)[-1]
+    monkeypatch.setattr(World, "fit", lambda self, pop, *_, **__: (pop, {}, {}))
+    w.begin(2)
+    mixed, before = method.round(state, w).model.named(), state.model.named()
+    xi = method.attention(gram(state.model), 1e4)
+    for name in ("encoder.1.running_mean", "encoder.1.running_var", "head.0.weight"):
+        want = torch.einsum("ij,j...->i...", xi, before[name])
+        assert float((want - before[name]).abs().max()) > 1e-3
+        torch.testing.assert_close(mixed[name], want, rtol=0, atol=1e-14)
+
+
+def test_traffic() -> None:
+    """The whole model both ways, to each client its own."""
+    w = world("fedamp")
+    numbers = rounds(w, n=2)[-1].model.numbers("")
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * numbers.sum()
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("lam", -1.0, "a number of at least 0"),
+        ("sigma", 0.0, "a positive number"),
+        ("alpha", float("nan"), "a positive number"),
+        ("alpha_decay", 0.0, "a positive number"),
+        ("alpha_every", 0, "a whole number of at least 1"),
+    ],
+)
+def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
+    with pytest.raises(ConfigError, match=f"^method.{name.replace('_', '-')}: {value} is not {wanted}$"):
+        world("fedamp", hyper={name: value})
+
+
+@pytest.mark.parametrize(
+    ("rounds_", "milestones", "refused"), [(150, (), False), (151, (), True), (180, (100,), False)]
+)
+def test_an_alpha_that_makes_training_diverge_is_refused(
+    rounds_: int, milestones: tuple[int, ...], refused: bool
+) -> None:
+    """From round 151 on alpha is 0.1, and 0.3 lambda / alpha is 3; where the rate falls in time it is 0.3."""
+    w = world("fedamp", train={"lr": 0.3, "rounds": rounds_, "lr_milestones": milestones})
+    method = FedAMP(w.config.hyper)
+    if not refused:
+        method.setup(w)
+        return
+    with pytest.raises(
+        ConfigError, match=r"^method.alpha: it falls to 0.1, not at least lam times train.lr / 2 = 0.15$"
+    ):
+        method.setup(w)
+
+
+def test_several_architectures_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        world("fedamp", encoder="test-conv,test-conv-wide")
