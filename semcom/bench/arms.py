@@ -87,7 +87,7 @@ class ArmsReport:
 def bench(
     arms: str | None = None, clients: int | None = None, repeats: int | None = None, quick: bool = False
 ) -> ArmsReport:
-    """Measures one arm after the other, each with its own FedAvg beside it, on one thread.
+    """Measures one arm after the other, with one FedAvg beside all of them, on one thread.
 
     Args:
         arms: names of methods, separated by commas (None: all).
@@ -107,7 +107,8 @@ def bench(
     workload = Workload("arms-small", BASE, "cnn-dropout", 128, clients, samples, batch=16, ways=2)
     facts = machine()
     with one_thread():
-        return ArmsReport(facts, workload, repeats, [_measure(name, workload, repeats) for name in names])
+        base = Beside(rounds(BASE, workload))
+        return ArmsReport(facts, workload, repeats, [base.measure(name, workload, repeats) for name in names])
 
 
 def rounds(arm: str, workload: Workload) -> Rounds:
@@ -123,16 +124,22 @@ def rounds(arm: str, workload: Workload) -> Rounds:
     return Rounds(resolve(config), synthetic(workload))
 
 
-def _measure(arm: str, workload: Workload, repeats: int) -> ArmResult:
-    """One arm: warmed up, counted, and timed in turns with FedAvg, in one order and then the other."""
-    pair = [rounds(BASE, workload), rounds(arm, workload)]
-    base, own = (_warmed(each) for each in pair)
-    seconds = []
-    for turn in range(repeats):
-        taken = {i: _seconds(pair[i]) for i in ((0, 1) if turn % 2 == 0 else (1, 0))}
-        seconds.append((taken[0], taken[1]))
-        logger.info("%s: %.3g s beside %.3g s of FedAvg", arm, taken[1], taken[0])
-    return ArmResult(arm, own, base, tuple(seconds))
+class Beside:
+    """FedAvg, warmed up and counted, beside which arms are measured."""
+
+    def __init__(self, base: Rounds) -> None:
+        self.base, self.passes = base, _warmed(base)
+
+    def measure(self, arm: str, workload: Workload, repeats: int) -> ArmResult:
+        """One arm: warmed up, counted, and timed in turns with FedAvg, in one order and then the other."""
+        own = rounds(arm, workload)
+        passes, seconds = _warmed(own), []
+        for turn in range(repeats):
+            order = (self.base, own) if turn % 2 == 0 else (own, self.base)
+            taken = {each: _seconds(each) for each in order}
+            seconds.append((taken[self.base], taken[own]))
+            logger.info("%s: %.3g s beside %.3g s of FedAvg", arm, taken[own], taken[self.base])
+        return ArmResult(arm, passes, self.passes, tuple(seconds))
 
 
 def _warmed(each: Rounds) -> Passes:
