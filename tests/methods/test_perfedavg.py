@@ -23,13 +23,17 @@ ALPHA, BETA, DELTA = 0.4, 0.3, 0.01
 HAND = {"alpha": ALPHA, "beta": BETA, "delta": DELTA}
 
 
-def direction(w: Toy, k: int, variant: str) -> Toy:
-    """What a client descends, on full batches: all three of a step hold the same samples."""
-    outer = w.step(X[k], Y[k], ALPHA).slope(X[k], Y[k])
+Samples = tuple[np.ndarray, np.ndarray]
+"""Images `[n, 2]` and labels `[n]`."""
+
+
+def direction(w: Toy, variant: str, outer: Samples, inner: Samples, third: Samples) -> Toy:
+    """What a client descends."""
+    slope = w.step(*inner, ALPHA).slope(*outer)
     if variant == "fo":
-        return outer
-    ahead, behind = (w.plus(outer, d).slope(X[k], Y[k]) for d in (DELTA, -DELTA))
-    return outer.plus(ahead.plus(behind, -1), -ALPHA / (2 * DELTA))
+        return slope
+    ahead, behind = (w.plus(slope, d).slope(*third) for d in (DELTA, -DELTA))
+    return slope.plus(ahead.plus(behind, -1), -ALPHA / (2 * DELTA))
 
 
 @pytest.mark.parametrize("variant", ["fo", "hf"])
@@ -38,7 +42,8 @@ def test_two_rounds_by_hand(variant: str) -> None:
     start, *states = rounds(world_, n=2)
     w = as_toy(start.model, 0)
     for state in states:
-        w = mean([w.plus(direction(w, k, variant), -BETA) for k in (0, 1)], [3 / 5, 2 / 5])
+        ways = [direction(w, variant, *[(X[k], Y[k])] * 3) for k in (0, 1)]  # full batches: all three are the same
+        w = mean([w.plus(way, -BETA) for way in ways], [3 / 5, 2 / 5])
         assert_toy(as_toy(state.model, 0), w)
 
 
@@ -86,6 +91,27 @@ def test_the_batches_of_a_step_have_orders_of_their_own() -> None:
     orders = {name: torch.cat(values) for name, values in seen.items()}
     assert len({tuple(order.tolist()) for order in orders.values()}) == 3
     assert len({tuple(order.sort().values.tolist()) for order in orders.values()}) == 1
+
+
+@pytest.mark.parametrize("variant", ["fo", "hf"])
+def test_each_gradient_is_of_its_own_batch(variant: str) -> None:
+    """One step on single samples; the images seen are the two bytes over 127.5, less 1."""
+    seen: list[list[Samples]] = []
+
+    class Watched(PerFedAvg):
+        def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
+            shown = [batch, *(context.takes[name] for name in ("inner", "third") if name in context.takes)]
+            for k in range(len(batch.x)):
+                seen.append([(b.x[k].flatten(1).numpy(), b.y[k].numpy()) for b in shown])
+            return super().gradient(model, batch, context)
+
+    hyper = {**HAND, "variant": variant}
+    w = toy_world("perfedavg", hyper=hyper, train={"batch_size": 1, "local_steps": 1}, chunk=2)
+    start, after = rounds(w, Watched(w.config.hyper))
+    first = as_toy(start.model, 0)
+    ways = [direction(first, variant, outer, inner, third[0] if third else inner) for outer, inner, *third in seen]
+    assert any(not np.array_equal(shown[0][0], shown[-1][0]) for shown in seen)
+    assert_toy(as_toy(after.model, 0), mean([first.plus(way, -BETA) for way in ways], [3 / 5, 2 / 5]))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 50])
