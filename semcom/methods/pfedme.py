@@ -94,7 +94,8 @@ class PFedMe(FedAvg):
         )
         newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
         server = state.model.one(self.averages)
-        mixed = blend(server.replaced(newest), server, self.hyper.beta).named()
+        # Parameters alone: with beta above 1 a running variance, taken further than its mean, could turn negative.
+        mixed = blend(server.replaced(newest), server, self.hyper.beta, server.parameters()).named()
         return self.State(state.model.share(mixed), state.theta.put(trained.replaced(theta)))
 
     def views(self, state: PFedMe.State, world: World) -> dict[str, View]:
