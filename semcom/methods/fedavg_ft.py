@@ -52,8 +52,10 @@ class FedAvgFT(FedAvg):
 
 
 def fine_tuned(world: World, pop: Population, part: Prefix, epochs: int) -> Population:
-    """Each client's copy of its model after some epochs of plain CE on a part; without any, the models as they are."""
-    return world.fit(pop, cross_entropy, train=part, epochs=epochs, phase="tune")[0] if epochs else pop
+    """Copies of the models that are tested after some epochs of plain CE on a part; without any, all as they are."""
+    if not epochs:
+        return pop
+    return world.fit(pop.rows(world.tested()), cross_entropy, train=part, epochs=epochs, phase="tune")[0]
 
 
 def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:

@@ -89,12 +89,10 @@ class RepPer(FedAvg):
         return {}
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`personal`: the common body with the clients' classifiers (Eq. 9)."""
-        hyper = self.hyper
+        """`personal`: the common body with the classifiers of those clients that are tested (Eq. 9)."""
+        hyper, tested = self.hyper, state.model.rows(world.tested())
         if hyper.head != "mlp":
-            return {"personal": View(state.model, linear_scores, linear_classifiers(world, state.model, hyper.head))}
+            return {"personal": View(tested, linear_scores, linear_classifiers(world, tested, hyper.head))}
         sgd = replace(world.optimizer(name="sgd"), lr=hyper.head_lr)
-        own = world.fit(
-            state.model, cross_entropy, train=("head.",), epochs=hyper.head_epochs, optimizer=sgd, phase="head"
-        )
+        own = world.fit(tested, cross_entropy, train=("head.",), epochs=hyper.head_epochs, optimizer=sgd, phase="head")
         return {"personal": View(own[0])}

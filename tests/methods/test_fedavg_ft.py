@@ -80,6 +80,15 @@ def test_fine_tuning_draws_anew() -> None:
     assert gap(found[0], found[1]) > 0 and gap(found[1], found[2]) == 0
 
 
+@pytest.mark.parametrize("arm", [*ARMS, "fedbabu"])
+def test_only_those_who_are_tested_tune(arm: str) -> None:
+    """As they would among all."""
+    some, everyone = (ended(world(arm, train={"eval_clients": n}))[1] for n in (2, None))
+    one, other = some["personal"].population, everyone["personal"].population
+    assert len(one.ids) == 2 and gap(one, other.rows(one.ids)) == 0
+    assert len(some["global"].population.ids) == 3
+
+
 @pytest.mark.parametrize("arm", ARMS)
 def test_traffic_is_that_of_fedavg(arm: str) -> None:
     w, other = world(arm), world("fedavg")

@@ -141,6 +141,17 @@ def test_the_end_sends_nothing_and_leaves_the_state(head: str) -> None:
     assert torch.equal(*body)
 
 
+@HEADS
+def test_only_those_who_are_tested_have_classifiers(head: str) -> None:
+    """The same as among all."""
+    some, everyone = (
+        ended(world("repper", hyper={"head": head}, train={"eval_clients": n}))[1]["personal"] for n in (2, None)
+    )
+    one, other = some.population, everyone.population
+    assert len(one.ids) == 2 and gap(one, other.rows(one.ids)) == 0
+    assert all(torch.equal(t, everyone.rows[name][one.ids]) for name, t in some.rows.items())
+
+
 def test_the_head_by_hand() -> None:
     """Three full-batch steps of CE on the frozen body, at the head's own rate, whatever the run's optimiser."""
     hyper = {"head_epochs": 3, "head_lr": 0.7}
