@@ -229,8 +229,9 @@ class Population:
         Raises ValueError where clients do not share the part.
         """
         cohort = self.cohorts[0]
-        names = [name for name in cohort.shared if in_part(name, part)]
-        own = [name for name in cohort.network.state_dict() if in_part(name, part) and name not in cohort.shared]
+        inside = [name for name in cohort.network.state_dict() if in_part(name, part)]
+        names = [name for name in inside if name in cohort.shared]  # in this order, not in that of a set
+        own = [name for name in inside if name not in cohort.shared]
         if own or not names:
             raise ValueError(f"the clients do not share {own[0] if own else part}")
         shared = cohort.rows(cohort.ids[:1]).tensors
