@@ -181,6 +181,22 @@ def test_noise_is_keyed_by_direction_name_round_and_client() -> None:
     assert not torch.equal(one, noise("up", "x", [3, 5]))
 
 
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_two_models_of_a_round_meet_noise_of_their_own(direction: Any) -> None:
+    """By their names; both are counted."""
+    w = worlds.world(air={"parameters": "analog"})
+    pop = w.population()
+
+    def noise(name: str) -> dict[str, Tensor]:
+        got = getattr(w.air, direction)(pop, "head.", name)
+        return {n: t - pop.named()[n] for n, t in got.named("head.").items()}
+
+    one, again, other = noise(""), noise(""), noise("personal.")
+    for n, t in one.items():
+        assert torch.equal(t, again[n]) and not (t == other[n]).any()
+    assert w.air.totals[direction].floats == 3 * pop.numbers("head.").sum()
+
+
 @pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
 def test_faded_exchange_is_equalised(coherence: str) -> None:
     """Zero forcing: without noise what was sent; with it |n|^2 no / |h|^2, below no for half of the symbols."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from semcom.engine.phase import Take
 from semcom.engine.world import World
 from semcom.registry import ENCODERS
 from tests import worlds
@@ -43,15 +44,19 @@ def bright(name: str, **overrides: Any) -> World:
     return worlds.world("local", encoder=name, data=data, **{"train": {"batch_size": 50}, **overrides})
 
 
-def kept(world: World) -> Tensor:
-    """In how many of a client's samples each pixel was kept, `[n, channels, height, width]`; one full-batch step."""
+def kept(world: World, take: str = "", **options: Any) -> Tensor:
+    """In how many of a client's samples each pixel was kept, `[n, channels, height, width]`; all steps together.
 
-    def count(model: Any, batch: Any, _: Any) -> Tensor:
+    `take` names a further mini-batch to be counted in place of the main one; `options` are those of `fit`.
+    """
+
+    def count(model: Any, batch: Any, context: Any) -> Tensor:
+        batch = context.takes[take] if take else batch
         return (model.encode(batch).sum(-1) * batch.weight).sum(1)
 
     pop = world.population()
     step = world.optimizer(name="sgd", lr=1.0, momentum=0.0, weight_decay=0.0)
-    after, _, _ = world.fit(pop, count, train="encoder.", optimizer=step)
+    after, _, _ = world.fit(pop, count, train="encoder.", optimizer=step, **options)
     before, now = (p.named("encoder.")["encoder.2.weight"] for p in (pop, after))
     moved = (before - now) * 0.75
     torch.testing.assert_close(moved, moved[:, :1].expand_as(moved))  # the same for each feature
@@ -84,6 +89,33 @@ def test_draws_follow_the_seed_the_round_and_the_client(name: str) -> None:
     world.begin(2)
     assert not torch.equal(first, kept(world)) and not torch.equal(first, kept(bright(name, seed=1)))
     assert not torch.equal(first[0], first[1])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_neither_chunks_nor_mini_batches_nor_a_fresh_start_matter(name: str) -> None:
+    """What is dropped belongs to the sample that is visited: a run that begins in round 2 draws as one that went on."""
+    small = {"train": {"batch_size": 2, "local_epochs": 2}}
+    worlds = [bright(name, chunk=chunk, **small) for chunk in (1, 3)] + [bright(name, train={"local_epochs": 2})]
+    first = [kept(world).round() for world in worlds]
+    for world in worlds:
+        world.begin(2)
+    second = [kept(world).round() for world in worlds]
+    fresh = bright(name, chunk=2, **small)
+    fresh.begin(2)
+    assert torch.equal(first[0], first[1]) and torch.equal(second[0], second[1])
+    assert torch.equal(second[0], kept(fresh).round())
+    assert not torch.equal(first[0], second[0])
+    # The numbers of a client's visits are the same ones, however these are cut into mini-batches.
+    assert torch.equal(first[0], first[2]) and torch.equal(second[0], second[2])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_pass_over_the_samples_has_its_own_draws(name: str) -> None:
+    world, takes = bright(name), (Take("again", same=True), Take("inner"))
+    passes = [kept(world, takes=takes), kept(world, "again", takes=takes), kept(world, "inner", takes=takes)]
+    passes += [kept(world, phase="other"), kept(world, stream="other")]
+    assert torch.equal(passes[0], kept(world))
+    assert all(not torch.equal(a, b) for i, a in enumerate(passes) for b in passes[:i])
 
 
 def test_a_frozen_part_and_an_evaluated_one_drop_nothing() -> None:

@@ -13,7 +13,7 @@ from semcom.config import ConfigError
 from semcom.engine import visit as module
 from semcom.engine.forward import Batch
 from semcom.engine.population import Population
-from semcom.engine.prototypes import prototypes
+from semcom.engine.prototypes import moments, prototypes
 from semcom.engine.visit import View, confusion, predict, visit
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
@@ -213,6 +213,32 @@ def test_prototypes_by_hand(chunk: int) -> None:
             assert int(counts[k, c]) == len(mine)
             expected = mine.mean(0) if len(mine) else torch.zeros(4).double()
             assert (means[k, c] - expected).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_moments_by_hand(chunk: int) -> None:
+    """Of the features as they are received: means per class, numbers of samples, and the mean of ||f||^2."""
+    w = make(chunk=chunk, channel={"kind": "awgn", "snr_db": 3.0})
+    pop = used(w)
+    seen: list[list[tuple[int, np.ndarray]]] = [[] for _ in range(4)]
+
+    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        for i, k in enumerate(where.tolist()):
+            real = batch.weight[i] > 0
+            seen[k] += zip(batch.y[i][real].tolist(), features[i][real].numpy(), strict=True)
+
+    visit(w, pop, w.federation.train, note, stream="a", link=w.training_link)
+    means, counts, squares = moments(w, pop, "a")
+    assert torch.equal(prototypes(w, pop, "a")[0], means) and not torch.equal(prototypes(w, pop)[0], means)
+    for k in range(4):
+        assert len(seen[k]) == len(w.federation.train[k])
+        for c in range(3):
+            mine = np.array([f for y, f in seen[k] if y == c]).reshape(-1, 4)
+            assert int(counts[k, c]) == len(mine)
+            expected = (mine.mean(0), (mine**2).sum(1).mean()) if len(mine) else (np.zeros(4), 0.0)
+            np.testing.assert_allclose(means[k, c], expected[0], rtol=0, atol=1e-12)
+            assert float(squares[k, c]) == pytest.approx(expected[1], abs=1e-12)
+    assert squares.unique().numel() > 4
 
 
 def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
