@@ -1,0 +1,219 @@
+"""docs/methods.md and docs/own-method.md: their tables say what the code says and does, and the example runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+import runpy
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+import torch
+
+from semcom import cli
+from semcom.config import TrainConfig
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.registry import METHODS
+from tests.methods.arms import ended, play, rounds
+from tests.worlds import gap, world
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+OWN = (ROOT / "docs" / "own-method.md").read_text(encoding="utf-8")
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+PLAIN_SGD: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": 0.05}}
+
+
+def rows(page: str, heading: str) -> list[dict[str, str]]:
+    """The first table below a heading: for each row its cells by column."""
+    below = page[page.index(f"\n{heading}\n") :].splitlines()
+    lines = list(takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), below)))
+    names, _, *body = ([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines)
+    return [dict(zip(names, cells, strict=True)) for cells in body]
+
+
+def quoted(text: str) -> list[str]:
+    """What stands between backticks."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+# -- methods.md ------------------------------------------------------------------------------------------------------
+
+METHODS_TABLE = {quoted(row["method"])[0]: row for row in rows(PAGE, "## All methods")}
+PRESETS = {quoted(row["method"])[0]: row for row in rows(PAGE, "### Paper presets")}
+VISITS = rows(PAGE, "## Equal budgets")
+SPECIAL = rows(PAGE, "## Special cases")
+
+
+def test_every_arm_has_its_row() -> None:
+    assert set(METHODS_TABLE) == set(ARMS) and len(METHODS_TABLE) == len(rows(PAGE, "## All methods"))
+    assert {METHODS.get(arm).paper for arm in ARMS if METHODS_TABLE[arm]["paper"] != METHODS.get(arm).paper} == set()
+
+
+def test_every_arm_has_its_words() -> None:
+    explained = PAGE[PAGE.index("\n## One model for all") :]
+    found = [name for bold in re.findall(r"\*\*((?:`\w+`(?:, )?)+)\*\*", explained) for name in quoted(bold)]
+    assert sorted([*found, *re.findall(r"^## (fedcl)$", explained, re.MULTILINE)]) == sorted(ARMS)
+
+
+@lru_cache
+def played(arm: str) -> tuple[World, Method, Any, dict[str, float]]:
+    """Three rounds of two epochs; what is counted in the third, when every prototype is there."""
+    w = world(arm, sizes=(7, 5, 3), train={"local_epochs": 2})
+    method = METHODS.get(arm)(w.config.hyper)
+    states = rounds(w, method, n=2)
+    before = counts(w)
+    w.begin(3)
+    state = method.round(states[-1], w)
+    return w, method, state, {name: value - before[name] for name, value in counts(w).items()}
+
+
+def counts(w: World) -> dict[str, float]:
+    """Numbers sent so far, and images visited."""
+    return {"sent up": w.air.totals["up"].floats, "sent down": w.air.totals["down"].floats, "visited": w.visited}
+
+
+@pytest.mark.parametrize("way", ["sent up", "sent down"])
+@pytest.mark.parametrize("arm", ARMS)
+def test_traffic_is_as_in_the_table(arm: str, way: str) -> None:
+    w, _, state, counted = played(arm)
+    clients = [{name: of[k] for name, of in numbers(w, state.model).items()} for k in range(3)]
+    assert counted[way] == sum(evaluated(METHODS_TABLE[arm][way], client) for client in clients)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_visits_are_as_in_the_table(arm: str) -> None:
+    w, _, _, counted = played(arm)
+    (row,) = (row for row in VISITS if arm in quoted(row["methods"]))
+    times = evaluated(row["training images that a client visits per round, in D_k"], {"E": 2})
+    assert counted["visited"] == times * w.federation.train.sizes.sum()
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_views_are_as_in_the_table(arm: str) -> None:
+    """Those of the end, the headline first; the ones that only the last stage has are marked."""
+    w, method, state, _ = played(arm)
+    w.begin(4)
+    views, last = method.views(state, w), method.finish(state, w)
+    cell = METHODS_TABLE[arm]["views (first: headline)"]
+    assert quoted(cell) == list(last or views)
+    assert set(re.findall(r"`(\w+)` \(end\)", cell)) == set(last or {}) - set(views)
+
+
+def numbers(w: World, models: Any) -> dict[str, list[float]]:
+    """What the formulas are made of, for each of three clients: `s` for two epochs."""
+    theta, phi = (models.numbers(part) for part in ("encoder.", "head."))
+    owned = w.federation.owned
+    return {
+        "n_theta": list(theta),
+        "n_phi": list(phi),
+        "n_w": list(theta + phi),
+        "d": [w.config.model.features] * 3,
+        "c_k": list(owned.sum(1)),
+        "c": [owned.any(0).sum()] * 3,
+        "s": list(2 * w.federation.train.sizes),
+    }
+
+
+def evaluated(formula: str, values: dict[str, float]) -> float:
+    """`n_w + 2 d c_k` with values for its names."""
+    terms = [[values[t] if t in values else float(t) for t in term.split()] for term in formula.split(" + ")]
+    return sum(map(math.prod, terms))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_presets_are_those_of_the_classes(arm: str) -> None:
+    preset = METHODS.get(arm).preset
+    assert set(preset) <= set(vars(TrainConfig()))
+    assert (arm in PRESETS) == bool(preset)
+    if preset:
+        cells = {quoted(name)[0].replace("-", "_"): text for name, text in PRESETS[arm].items() if name != "method"}
+        assert {name: text for name, text in cells.items() if text} == {n: shown(v) for n, v in preset.items()}
+    else:
+        without = PAGE[PAGE.index("\n### Paper presets") : PAGE.index("have no preset")]
+        assert arm in quoted(without)
+
+
+def shown(value: Any) -> str:
+    """A value as the command line takes it."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@pytest.mark.parametrize("row", SPECIAL, ids=lambda row: quoted(row["test"])[0])
+def test_every_special_case_has_its_test(row: dict[str, str]) -> None:
+    """A test of that name in the arm's file, which is as exact as the table says."""
+    arm, name = quoted(row["method"])[0], quoted(row["test"])[0]
+    source = (ROOT / "tests" / "methods" / f"test_{arm}.py").read_text(encoding="utf-8")
+    body = re.search(rf"^def {name}\(.*?(?=^\S|\Z)", source, re.MULTILINE | re.DOTALL)
+    assert body, f"{arm}: {name}"
+    assert row["equal"] in ("exact", "1e-10", "1e-12")
+    assert re.search(r"== 0\b|torch\.equal|population is " if row["equal"] == "exact" else row["equal"], body[0])
+    words = {word for word in quoted(row["with"]) if re.fullmatch(r"[a-z_]+", word)}
+    assert words <= set().union({"trained"}, *(vocabulary(of) for of in {arm, *words & set(ARMS)}))
+
+
+def vocabulary(arm: str) -> set[str]:
+    """An arm's name, its hyperparameters and the words that they may be."""
+    types = get_type_hints(METHODS.get(arm).Hyper)
+    return {arm, *types, *(word for kind in types.values() for word in get_args(kind))}
+
+
+# -- own-method.md ---------------------------------------------------------------------------------------------------
+
+
+def test_every_keyword_of_fit_is_explained() -> None:
+    table = {quoted(row["keyword"])[0]: row for row in rows(OWN, "## World.fit: local training")}
+    assert list(table) == [n for n, p in inspect.signature(World.fit).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for keyword, row in table.items():
+        for arm in quoted(row["shown by"]):
+            source = inspect.getsource(inspect.getmodule(METHODS.get(arm)))
+            assert re.search(rf"\b{keyword}=|\bfine_tuned\(", source), f"{arm} does not use {keyword}"
+
+
+@pytest.mark.parametrize("heading", ["## What a method is", "## Around it"])
+def test_who_shows_it_is_an_arm(heading: str) -> None:
+    for row in rows(OWN, heading):
+        assert {*quoted(row.get("shown by", row.get("for example", "")))} <= set(ARMS)
+
+
+@pytest.fixture
+def scaffold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page's example as a file; what it registers is forgotten afterwards."""
+    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
+    (block,) = re.findall(r"^```python\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL)
+    path = tmp_path / block.partition("\n")[0].removeprefix("# ")
+    path.write_text(block, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield path
+
+
+def test_the_example_runs_as_shown(scaffold: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"^```bash\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines():
+        assert cli.main(line.split()[1:]) == 0
+    assert "w_k and the change of c_k up, w and c down" in capsys.readouterr().out
+    assert json.loads((scaffold.parent / "runs/scaffold/summary.json").read_text(encoding="utf-8"))["accuracy"] > 0.1
+
+
+def test_the_example_is_scaffold(scaffold: Path) -> None:
+    runpy.run_path(str(scaffold))
+    assert gap(play("scaffold", 1, **PLAIN_SGD).model, play("fedavg", 1, **PLAIN_SGD).model) == 0
+    assert gap(play("scaffold", 2, **PLAIN_SGD).model, play("fedavg", 2, **PLAIN_SGD).model) > 1e-6
+    one, alone = (rounds(world(m, sizes=(7,), **PLAIN_SGD), n=3)[-1].model for m in ("scaffold", "local"))
+    assert gap(one.spread(), alone) < 1e-12
+    part: dict[str, Any] = {"train": {**PLAIN_SGD["train"], "participation": 0.5}}
+    w = world("scaffold", sizes=(7, 5, 3, 6), **part)
+    state, views = ended(w, n=5)
+    assert views["global"].population is state.model
+    for name, t in state.own.named().items():
+        assert torch.equal(state.mean.named()[name][0], state.mean.named()[name][3]) and t.abs().max() > 1e-3
+        np.testing.assert_allclose(state.mean.named()[name][0], t.mean(0), rtol=0, atol=1e-14)
+    assert w.air.totals["up"].floats == 5 * (state.model.numbers("") + state.own.numbers(""))[:2].sum()
