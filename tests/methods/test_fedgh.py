@@ -137,11 +137,11 @@ def test_absent_clients_keep_their_encoder(setting: dict[str, Any]) -> None:
 
 def test_traffic() -> None:
     """Up: d numbers per class that a participant owns; down: the head. The base station's steps are on no data."""
-    w = world("fedgh", sizes=(7, 5, 3, 6), train={"participation": 0.5, "local_epochs": 2})
+    w = world("fedgh", sizes=(7, 5, 3, 6), classes=6, train={"participation": 0.5, "local_epochs": 2})
     up, down, seen = 0, 0, 0
     state = rounds(w, n=0)[0]
     head = state.model.numbers("head.")
-    assert head.tolist() == [4 * 3 + 3] * 4
+    assert head.tolist() == [4 * 6 + 6] * 4 and not w.federation.owned.all(1).any()
     for r in (1, 2, 3):
         w.begin(r)
         ids = w.sample()
