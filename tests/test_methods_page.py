@@ -28,6 +28,7 @@ from tests.worlds import gap, world
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 OWN = (ROOT / "docs" / "own-method.md").read_text(encoding="utf-8")
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 PLAIN_SGD: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": 0.05}}
 
@@ -66,14 +67,15 @@ def test_every_arm_has_its_words() -> None:
 
 @lru_cache
 def played(arm: str) -> tuple[World, Method, Any, dict[str, float]]:
-    """Three rounds of two epochs; what is counted in the third, when every prototype is there."""
+    """Three rounds of two epochs; what is counted and logged in the third, when every prototype is there."""
     w = world(arm, sizes=(7, 5, 3), train={"local_epochs": 2})
     method = METHODS.get(arm)(w.config.hyper)
     states = rounds(w, method, n=2)
     before = counts(w)
     w.begin(3)
     state = method.round(states[-1], w)
-    return w, method, state, {name: value - before[name] for name, value in counts(w).items()}
+    logged = {name: float(values.mean()) for name, values in w.log.items()}
+    return w, method, state, logged | {name: value - before[name] for name, value in counts(w).items()}
 
 
 def counts(w: World) -> dict[str, float]:
@@ -106,6 +108,15 @@ def test_views_are_as_in_the_table(arm: str) -> None:
     cell = METHODS_TABLE[arm]["views (first: headline)"]
     assert quoted(cell) == list(last or views)
     assert set(re.findall(r"`(\w+)` \(end\)", cell)) == set(last or {}) - set(views)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_what_is_logged_is_explained(arm: str) -> None:
+    """In docs/metrics.md: by name, or with all of its phase, for this arm unless for all."""
+    table = {name: row["what it is"] for row in rows(METRICS, "## metrics.jsonl") for name in quoted(row["field"])}
+    for name in played(arm)[3].keys() - {"sent up", "sent down", "visited"}:
+        words = table.get(name) or table[f"{name.partition('/')[0]}/..."]
+        assert not words.startswith("(") or arm in quoted(words), name
 
 
 def numbers(w: World, models: Any) -> dict[str, list[float]]:
