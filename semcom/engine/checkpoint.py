@@ -18,12 +18,17 @@ from semcom.files import write_atomically
 
 
 def state_dict(state: Any) -> dict[str, Any]:
-    """A State as nested dicts of tensors; each tensor with storage of its own, as saving a view writes all of it."""
+    """A State as nested dicts of tensors; each tensor with storage of its own, as saving a view writes all of it.
+
+    A field is a tensor, a population, or a frozen dataclass of such fields.
+    """
     values: dict[str, Any] = {}
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if isinstance(value, Population):
             values[field.name] = {str(i): _cohort_dict(c) for i, c in enumerate(value.cohorts)}
+        elif dataclasses.is_dataclass(value):
+            values[field.name] = state_dict(value)
         else:
             values[field.name] = value.clone()
     return values
@@ -56,6 +61,8 @@ def restore(template: Any, values: Any, folder: Path | None = None, team: Team =
                 raise RunError(MISFIT)
             cohorts = [_restore_cohort(c, _item(value, str(i)), folder, team) for i, c in enumerate(like.cohorts)]
             fields[field.name] = Population(tuple(cohorts))
+        elif dataclasses.is_dataclass(like):
+            fields[field.name] = restore(like, value, folder, team)
         else:
             fields[field.name] = _fit(like, value)
     return dataclasses.replace(template, **fields)

@@ -1,4 +1,4 @@
-"""Class means of features per client, and their combination over clients.
+"""Class means of features per client, their combination over clients, and what the base station keeps of them.
 
 Legend: n clients, C classes, d features.
 """
@@ -6,8 +6,10 @@ Legend: n clients, C classes, d features.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +19,50 @@ from semcom.engine.visit import share_out
 
 if TYPE_CHECKING:
     from semcom.engine.world import World
+
+How = Literal["mean", "counts"]
+"""How clients weigh in a class's prototype: all alike (FedProto, the authors' code), or by counts (FedProto, Eq. 6)."""
+
+
+@dataclass(frozen=True)
+class Prototypes:
+    """What the base station has of each class, as a value: a round gives a new one.
+
+    Attributes:
+        values: `[C, d]`.
+        known: classes that have one, bool `[C]` on the host; the others' values are zero.
+    """
+
+    values: Tensor
+    known: Tensor
+
+    @classmethod
+    def none(cls, world: World) -> Prototypes:
+        """Of no class yet."""
+        c, d = len(world.federation.classes), world.config.model.features
+        return cls(world.zeros(c, d), torch.zeros(c, dtype=torch.bool))
+
+    def down(self, world: World, ids: np.ndarray, name: str = "prototypes") -> Tensor:
+        """What clients receive, `[n, C, d]`: d numbers for each known class are counted, called `name` on the air."""
+        n, d = len(ids), self.values.shape[1]
+        floats = np.full(n, int(self.known.sum()) * d)
+        return world.air.send("down", name, self.values.expand(n, -1, -1), ids, floats)
+
+    def up(
+        self, world: World, ids: np.ndarray, means: Tensor, counts: Tensor, how: How, name: str = "prototypes"
+    ) -> Prototypes:
+        """After clients have sent their means `[n, C, d]`: d numbers for each class that they count samples of.
+
+        With few local steps, a client may not have seen all of its classes.
+        """
+        floats = (counts > 0).sum(1).cpu().numpy() * means.shape[-1]
+        return self.renewed(world.air.send("up", name, means, ids, floats), counts, how)
+
+    def renewed(self, means: Tensor, counts: Tensor, how: How) -> Prototypes:
+        """From means that are at the base station; a class whose owners are all absent keeps what it had."""
+        has = (counts > 0).any(0)
+        values = torch.where(has[:, None], combine(means, counts, how), self.values)
+        return Prototypes(values, self.known | has.cpu())
 
 
 def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor]:
@@ -32,8 +78,7 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
 def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor, Tensor]:
     """As `prototypes`, and the mean of ||f||^2 per class, `[K, C]`."""
     c, d = len(world.federation.classes), world.config.model.features
-    sums = torch.zeros(len(pop.ids), c, d + 1, dtype=world.dtype, device=world.device)
-    counts = torch.zeros(len(pop.ids), c, dtype=world.dtype, device=world.device)
+    sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
         s, n = class_sums(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
@@ -71,8 +116,7 @@ def class_means(sums: Tensor, counts: Tensor) -> Tensor:
 def carry(world: World, n: int) -> dict[str, Tensor]:
     """Empty accumulators for `collect`, for n clients."""
     c, d = len(world.federation.classes), world.config.model.features
-    zeros = torch.zeros(n, c, d + 1, dtype=world.dtype, device=world.device)
-    return {"sums": zeros[..., :d].clone(), "counts": zeros[..., d].clone()}
+    return {"sums": world.zeros(n, c, d), "counts": world.zeros(n, c)}
 
 
 def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
@@ -82,16 +126,25 @@ def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
     into["counts"].add_(counts)
 
 
-def combine(means: Tensor, counts: Tensor, how: Literal["mean", "counts"]) -> Tensor:
+def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
     """One prototype per class from those of the clients that have one: `[n, C, d], [n, C] -> [C, d]`.
 
     Args:
         means: class means per client.
         counts: their numbers of samples; zero where a client has none.
-        how: "mean" (FedProto, the authors' code) or weighted by "counts" (FedProto, Eq. 6).
+        how: see `How`.
     """
     weight = counts if how == "counts" else (counts > 0).to(means.dtype)
     return torch.einsum("nc,ncd->cd", weight, means) / weight.sum(0).clamp(min=1).unsqueeze(-1)
+
+
+def nearest(features: Tensor, logits: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
+    """How a view decides by the nearest prototype: `[k, b, d] -> [k, b, C]`, minus the distance to each.
+
+    `rows` are the "prototypes", `[k, C, d]`, and the classes "among" which it decides, bool `[k, C]`.
+    """
+    distance = torch.cdist(features, rows["prototypes"])
+    return (-distance).masked_fill(~rows["among"].unsqueeze(1), -torch.inf)
 
 
 def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Batch) -> Tensor:

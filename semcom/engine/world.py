@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
@@ -108,12 +109,23 @@ class World:
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """p_k = D_k over the sum of D over `ids`, `[n]`."""
-        sizes = torch.as_tensor(self.federation.train.sizes[ids], dtype=self.dtype, device=self.device)
+        sizes = self.tensor(self.federation.train.sizes[ids]).to(self.dtype)
         return sizes / sizes.sum()
 
     def owned(self, ids: np.ndarray) -> Tensor:
         """Which classes each client has training samples of, bool `[n, C]`."""
-        return torch.as_tensor(self.federation.owned[ids], device=self.device)
+        return self.tensor(self.federation.owned[ids])
+
+    # -- tensors -------------------------------------------------------------------------------------------------
+
+    def zeros(self, *shape: int) -> Tensor:
+        """On the run's device, in its precision."""
+        return torch.zeros(*shape, dtype=self.dtype, device=self.device)
+
+    def tensor(self, values: Tensor | ArrayLike) -> Tensor:
+        """On the run's device; real numbers in its precision, whole ones and truth values as they are."""
+        made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        return made.to(self.device, self.dtype if made.is_floating_point() else made.dtype)
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -388,7 +400,7 @@ class World:
             picked = [values[0] + (values[1] - values[0]) * u for u in draws]
         else:
             picked = [values[0] if len(values) == 1 else values[int(k)] for k in ids]
-        return torch.tensor(picked, dtype=self.dtype, device=self.device)
+        return self.tensor(picked)
 
     def count_features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
         """Counts the clients' mini-batches, `sizes` of each, and with a split method their traffic."""

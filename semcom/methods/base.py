@@ -53,7 +53,7 @@ class Method(ABC):
 
     @abstractmethod
     def setup(self, world: World) -> Any:
-        """The State before the first round: a frozen dataclass of tensors and populations, which share no storage."""
+        """The State before the first round: a frozen dataclass of tensors, populations and such dataclasses."""
 
     @abstractmethod
     def round(self, state: Any, world: World) -> Any:

@@ -93,23 +93,22 @@ class FedAMP(Method):
             clouds if self.hyper.start == "cloud" else own,
             self.objective,
             anchors={"cloud": clouds},
-            shared={"pull": torch.tensor(self.hyper.lam / alpha, dtype=world.dtype, device=world.device)},
+            shared={"pull": world.tensor(self.hyper.lam / alpha)},
         )
         return self.State(state.model.put(trained))
 
     def attention(self, inner: Tensor, alpha: float) -> Tensor:
         """xi, whose rows sum to 1, from the models' inner products, `[n, n]` both."""
         n, norms = len(inner), inner.diagonal()
-        own = torch.eye(n, dtype=torch.bool, device=inner.device)
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
-            others = scores.masked_fill(own, -torch.inf).softmax(1) * (1 - 1 / n)
+            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)
         else:
-            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).masked_fill(own, torch.nan)
+            squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).fill_diagonal_(torch.nan)
             sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
             sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance
             others = (alpha / sigma).clamp(max=1 / n) * (-squared / sigma).exp()
-        others = others.masked_fill(own, 0.0)
+        others.fill_diagonal_(0.0)
         return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:

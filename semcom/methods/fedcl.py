@@ -24,7 +24,7 @@ from semcom.config import filled
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average
-from semcom.engine.prototypes import carry, class_means, collect, combine, prototypes, squared_distance
+from semcom.engine.prototypes import Prototypes, carry, class_means, collect, prototypes, squared_distance
 from semcom.engine.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -76,12 +76,11 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; `centroids` `[C, d]`; `known` `[C]`."""
+        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; the global `centroids`."""
 
         model: Population
         scg: Population
-        centroids: Tensor
-        known: Tensor
+        centroids: Prototypes
 
     def __init__(self, hyper: FedCL.Hyper) -> None:
         super().__init__(hyper)
@@ -91,9 +90,8 @@ class FedCL(Method):
         """The SCG's first centroids regularise from round 1 on; plain means do not exist yet."""
         c, d = len(world.federation.classes), world.config.model.features
         scg = world.server(lambda: SCG(c, d), "scg")
-        generated = self.hyper.centroids == "scg"
-        known = torch.full((c,), generated, device=world.device)
-        return self.State(world.population(shared=self.averages), scg, generate(scg), known)
+        known = torch.full((c,), self.hyper.centroids == "scg")
+        return self.State(world.population(shared=self.averages), scg, Prototypes(generate(scg), known))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Eq. 10, at the base station: on what it received."""
@@ -109,11 +107,11 @@ class FedCL(Method):
         """Algorithm 1, lines 4 to 16."""
         ids = world.sample()
         off = self.hyper.centroids == "none" or world.round <= self.hyper.warmup
-        lam = state.centroids.new_tensor(0.0 if off else self.hyper.lam)
+        centroids, known = state.centroids.values, world.tensor(state.centroids.known)
         trained, _, carried = world.fit(
             state.model.rows(ids),
             self.objective,
-            shared={"centroids": state.centroids, "known": state.known, "lam": lam},
+            shared={"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)},
             carry=carry(world, len(ids)),
         )
         means, counts = class_means(**carried), carried["counts"]
@@ -125,15 +123,12 @@ class FedCL(Method):
 
     def _centroids(
         self, state: FedCL.State, world: World, means: Tensor, counts: Tensor
-    ) -> tuple[Population, Tensor, Tensor]:
-        """The SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`; which classes have one."""
-        if self.hyper.centroids == "scg":
-            scg = self._train_scg(state.scg, world, means, counts)
-            return scg, generate(scg), torch.ones_like(state.known)
-        has = (counts > 0).any(0)
-        # A class whose owners are all absent keeps the centroid that it had.
-        kept = torch.where(has[:, None], combine(means, counts, "mean"), state.centroids)
-        return state.scg, kept, state.known | has
+    ) -> tuple[Population, Prototypes]:
+        """The SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
+        if self.hyper.centroids != "scg":
+            return state.scg, state.centroids.renewed(means, counts, "mean")
+        scg = self._train_scg(state.scg, world, means, counts)
+        return scg, Prototypes(generate(scg), state.centroids.known)
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
         """E' steps on Eq. 8, warm-started from the last round."""
@@ -166,8 +161,7 @@ class FedCL(Method):
             negatives = similarity
         else:
             similarity = local @ centroids.T
-            itself = torch.eye(len(centroids), dtype=torch.bool, device=centroids.device)
-            negatives = similarity.masked_fill(itself, -torch.inf)
+            negatives = similarity.masked_fill(owned.new_ones(len(centroids)).diag(), -torch.inf)
         terms = negatives.logsumexp(-1) - similarity.diagonal(dim1=-2, dim2=-1)
         return torch.where(owned, terms, 0.0).sum() / len(local)
 

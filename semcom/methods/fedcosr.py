@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from semcom.checks import NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average, blend
-from semcom.engine.prototypes import combine, contrast, prototypes
+from semcom.engine.prototypes import Prototypes, contrast, prototypes
 from semcom.engine.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -62,17 +61,13 @@ class FedCoSR(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: own heads `[K, ...]`, the global body `[1, ...]`; `trained`: whole models after training `[K, ...]`.
-
-        `regulariser`: L_Reg of each client's last participation, `[K]`, infinite while there is none. `centroids`
-        `[C, d]`; `known`: classes that have one, bool `[C]` on the host.
-        """
+        """`model`: own heads `[K, ...]`, the global body `[1, ...]`; `trained`: whole models after training `[K, ...]`;
+        `regulariser`: L_Reg of each client's last participation, `[K]`, infinite while there is none; `centroids`."""
 
         model: Population
         trained: Population
         regulariser: Tensor
-        centroids: Tensor
-        known: Tensor
+        centroids: Prototypes
 
     def __init__(self, hyper: FedCoSR.Hyper) -> None:
         super().__init__(hyper)
@@ -80,17 +75,14 @@ class FedCoSR(Method):
 
     def setup(self, world: World) -> FedCoSR.State:
         """Line 4."""
-        c, d = len(world.federation.classes), world.config.model.features
-        none = torch.zeros(c, d, dtype=world.dtype, device=world.device)
-        never = none.new_full((world.clients,), torch.inf)
-        models = world.population(shared=self.averages), world.population()
-        return self.State(*models, never, none, torch.zeros(c, dtype=torch.bool))
+        never = world.zeros(world.clients).fill_(torch.inf)
+        return self.State(world.population(shared=self.averages), world.population(), never, Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Eq. 14, and the part of the samples that Eq. 13 is a mean of."""
         features, logits = model(batch)
-        targets, known = context.rows["centroids"], context.shared["known"]
-        regulariser, part = contrast(features, targets, known, batch, self.hyper.tau_cl)
+        centroids, known = context.rows["centroids"], context.shared["known"]
+        regulariser, part = contrast(features, centroids, known, batch, self.hyper.tau_cl)
         task = task_loss(logits, batch)
         return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
 
@@ -104,16 +96,13 @@ class FedCoSR(Method):
 
     def round(self, state: FedCoSR.State, world: World) -> FedCoSR.State:
         """Lines 13 to 25, then 11 and 12."""
-        ids, d = world.sample(), state.centroids.shape[1]
-        at = torch.as_tensor(ids, device=world.device)
-        received = world.air.down(state.model.rows(ids), self.averages)
-        down = np.full(len(ids), int(state.known.sum()) * d)
-        centroids = world.air.send("down", "centroids", state.centroids.expand(len(ids), -1, -1), ids, down)
+        ids = world.sample()
+        at, received = world.tensor(ids), world.air.down(state.model.rows(ids), self.averages)
         trained, log, _ = world.fit(
             self.aggregate(state.trained.rows(ids), received, state.regulariser[at]),
             self.objective,
-            rows={"centroids": centroids},
-            shared={"known": state.known.to(world.device)},
+            rows={"centroids": state.centroids.down(world, ids, "centroids")},
+            shared={"known": world.tensor(state.centroids.known)},
             project=(lambda name, leaf: leaf.clamp(0, 1)) if self.hyper.clip else None,
         )
         newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
@@ -123,21 +112,11 @@ class FedCoSR(Method):
             state.model.put(trained).share(newest),
             state.trained.put(trained),
             state.regulariser.index_copy(0, at, regulariser),
-            *self._centroids(state, world, trained),
+            state.centroids.up(world, ids, *prototypes(world, trained), "counts", "centroids"),  # Eqs. 4 and 6
         )
-
-    def _centroids(self, state: FedCoSR.State, world: World, trained: Population) -> tuple[Tensor, Tensor]:
-        """Eqs. 4 and 6, and which classes have a centroid; one whose owners are all absent stays as it is."""
-        means, counts = prototypes(world, trained)
-        owned = world.federation.owned[trained.ids]
-        sent = world.air.send("up", "centroids", means, trained.ids, owned.sum(1) * means.shape[-1])
-        has = torch.as_tensor(owned.any(0))
-        newest = torch.where(has.to(world.device)[:, None], combine(sent, counts, "counts"), state.centroids)
-        return newest, state.known | has
 
     def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
         """`personal`: where each client would start the next round; `trained`: as its last training left it."""
         ids = world.tested()
-        at = torch.as_tensor(ids, device=world.device)
-        start = self.aggregate(state.trained.rows(ids), state.model.rows(ids), state.regulariser[at])
+        start = self.aggregate(state.trained.rows(ids), state.model.rows(ids), state.regulariser[world.tensor(ids)])
         return {"personal": View(start), "trained": View(state.trained)}

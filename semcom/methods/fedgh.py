@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,14 +58,13 @@ class FedGH(Method):
         ids = world.sample()
         received = world.air.down(state.model.rows(ids), "head.")
         trained, _, _ = world.fit(received, self.objective)
-        owned = world.federation.owned[ids]
         means, _ = prototypes(world, trained)
-        sent = world.air.send("up", "prototypes", means, ids, owned.sum(1) * means.shape[-1])
+        sent = world.air.send("up", "prototypes", means, ids, world.federation.owned[ids].sum(1) * means.shape[-1])
         phi, _, _ = world.fit(
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            each=pairs(sent, owned),
+            each=pairs(sent, world.owned(ids)),
             optimizer=world.optimizer(name="sgd", lr=self.hyper.server_lr, momentum=0.0, weight_decay=0.0),
             stream="phi",
         )
@@ -82,7 +80,7 @@ class FedGH(Method):
         return {"trained": View(state.trained), "personal": View(state.model)}
 
 
-def pairs(means: Tensor, owned: np.ndarray) -> dict[str, Tensor]:
+def pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
     """Prototypes `[n, C, d]` of owned classes (bool `[n, C]`) in a row, and their labels: `[S, d]`, `[S, 1]`."""
-    client, label = (torch.as_tensor(t, device=means.device) for t in np.nonzero(owned))
+    client, label = owned.nonzero(as_tuple=True)
     return {"means": means[client, label], "labels": label[:, None]}

@@ -23,7 +23,7 @@ from semcom.engine.collaboration import head_weights, statistics
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average, mix
-from semcom.engine.prototypes import combine, moments, prototypes, squared_distance
+from semcom.engine.prototypes import Prototypes, moments, prototypes, squared_distance
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
@@ -63,10 +63,9 @@ class FedPAC(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`model`: heads `[K, ...]`; `prototypes` `[C, d]`; `known`: classes that have one, bool `[C]` on the host."""
+        """`model`: the encoder `[1, ...]`, heads `[K, ...]`; the global `prototypes`."""
 
-        prototypes: Tensor
-        known: Tensor
+        prototypes: Prototypes
 
     def __init__(self, hyper: FedPAC.Hyper) -> None:
         super().__init__(hyper)
@@ -74,9 +73,7 @@ class FedPAC(FedAvg):
 
     def setup(self, world: World) -> FedPAC.State:
         """No prototype exists before the first round."""
-        c, d = len(world.federation.classes), world.config.model.features
-        none = torch.zeros(c, d, dtype=world.dtype, device=world.device)
-        return self.State(world.population(shared=self.averages), none, torch.zeros(c, dtype=torch.bool))
+        return self.State(world.population(shared=self.averages), Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """What the body descends; the mean squared error is over samples and features."""
@@ -94,16 +91,15 @@ class FedPAC(FedAvg):
         sent = world.air.up(trained, self.crosses)
         heads = self.combined(sent, *before, world) if self.hyper.collaboration else trained
         model = state.model.put(heads).share(average(sent, self.averages, world.weights(ids)))
-        return self.State(model, *self.aligned(state, trained, world))
+        return self.State(model, self.aligned(state.prototypes, trained, world))
 
     def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:
-        """Head, then body; the target of a class is the global prototype, or where there is none the client's `own`."""
-        ids, known = received.ids, state.known.to(world.device)
-        floats = np.full(len(ids), int(state.known.sum()) * own.shape[-1])
-        common = world.air.send("down", "prototypes", state.prototypes.expand_as(own), ids, floats)
+        """Head, then body; a class's target is the global prototype, or where there is none the client's `own` mean."""
+        common, known = state.prototypes.down(world, received.ids), world.tensor(state.prototypes.known)
         if self.hyper.head_epochs:
             rate, epochs = world.optimizer(lr=self.hyper.head_lr), self.hyper.head_epochs
-            received = world.fit(received, head_loss, train="head.", epochs=epochs, optimizer=rate, phase="head")[0]
+            task = super().objective
+            received = world.fit(received, task, train="head.", epochs=epochs, optimizer=rate, phase="head")[0]
         return world.fit(
             received,
             self.objective,
@@ -120,18 +116,9 @@ class FedPAC(FedAvg):
         variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
         return mix(sent, head_weights(h, variance), "head.")
 
-    def aligned(self, state: FedPAC.State, trained: Population, world: World) -> tuple[Tensor, Tensor]:
-        """The global prototypes after the round, and which classes have one."""
-        ids, mine = trained.ids, world.federation.owned[trained.ids]
-        means, counts = prototypes(world, trained)
-        means = world.air.send("up", "prototypes", means, ids, mine.sum(1) * means.shape[-1])
+    def aligned(self, before: Prototypes, trained: Population, world: World) -> Prototypes:
+        """The global prototypes after the round."""
+        ids, (means, counts) = trained.ids, prototypes(world, trained)
+        sent = world.air.send("up", "counts", counts, ids, world.federation.owned[ids].sum(1))
         # Noise may reach a count, but a class that a client owns has a sample.
-        counts = world.air.send("up", "counts", counts, ids, mine.sum(1)).clamp(min=1) * world.owned(ids)
-        has = torch.as_tensor(mine.any(0))
-        kept = torch.where(has.to(world.device)[:, None], combine(means, counts, "counts"), state.prototypes)
-        return kept, state.known | has
-
-
-def head_loss(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """What the head descends: cross-entropy."""
-    return task_loss(model(batch)[1], batch)
+        return before.up(world, ids, means, sent.clamp(min=1) * world.owned(ids), "counts")

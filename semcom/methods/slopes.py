@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 
 from semcom.engine.descent import Optimizer, gradients
@@ -35,7 +34,7 @@ def whole_step(world: World, pop: Population, rate: float) -> Population:
     The gradient is the sum of pieces of the mini-batch size, all at w, so that this takes no more memory than training.
     It counts as no training of the run, and running statistics stay.
     """
-    sizes = torch.as_tensor(world.federation.train.sizes[pop.ids], dtype=world.dtype, device=world.device)
+    sizes = world.tensor(world.federation.train.sizes[pop.ids]).to(world.dtype)
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors

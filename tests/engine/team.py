@@ -74,10 +74,13 @@ def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
 
 def everything(state: Any) -> dict[str, Tensor]:
     """The tensors of a State by name."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
-        mine = worlds.tensors(value) if isinstance(value, Population) else {"": value}
+        if isinstance(value, Population):
+            mine = worlds.tensors(value)
+        else:
+            mine = everything(value) if dataclasses.is_dataclass(value) else {"": value}
         found |= {f"{field.name}/{name}": t for name, t in mine.items()}
     return found
 

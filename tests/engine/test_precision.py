@@ -17,7 +17,7 @@ from semcom.engine.visit import View, confusion, predict, visit
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
-from tests.methods.arms import rounds
+from tests.methods.arms import fields, rounds
 
 ROUND = 2.0**-8
 """Largest relative error of rounding to bf16, which keeps 8 bits."""
@@ -69,14 +69,8 @@ def test_what_numbers_are_kept_in(precision: str) -> None:
 @pytest.mark.parametrize("arm", ["fedavg", "fedproto", "fedcl"])
 def test_a_state_in_bf16_is_in_float32(arm: str) -> None:
     start, end = rounds(worlds.world(arm, precision="bf16"), n=1)
-    dtypes = {
-        t.dtype for state in (start, end) for f in dataclasses.fields(state) for t in all_of(getattr(state, f.name))
-    }
+    dtypes = {t.dtype for state in (start, end) for ts in fields(state).values() for t in ts}
     assert dtypes <= {torch.float32, torch.bool} and torch.float32 in dtypes
-
-
-def all_of(value: Any) -> list[Tensor]:
-    return list(value.tensors()) if isinstance(value, Population) else [value]
 
 
 @pytest.mark.parametrize("chunk", [1, 3])

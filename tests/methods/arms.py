@@ -68,8 +68,14 @@ def assert_toy(got: Toy, want: Toy) -> None:
 
 def fields(state: Any) -> dict[str, list[Tensor]]:
     """The tensors of a State by field."""
-    values = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    return {name: list(v.tensors()) if isinstance(v, Population) else [v] for name, v in values.items()}
+    return {f.name: tensors_of(getattr(state, f.name)) for f in dataclasses.fields(state)}
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors of one field: of a tensor, a population, or a dataclass of such."""
+    if isinstance(value, Population):
+        return list(value.tensors())
+    return [t for ts in fields(value).values() for t in ts] if dataclasses.is_dataclass(value) else [value]
 
 
 def flat(state: Any) -> Tensor:

@@ -32,7 +32,7 @@ def test_round_by_hand() -> None:
     """Eq. 10 (sum over d) pulls by 2 lambda (f - F) / n; Eq. 5 averages decoders; encoders stay personal."""
     lam = 0.25
     start, after = rounds(toy_world("fedcl", hyper={"lam": lam}))
-    centroids = start.centroids.numpy()
+    centroids = start.centroids.values.numpy()
     trained = []
     for k in (0, 1):
         model = as_toy(start.model, k)
@@ -74,7 +74,7 @@ def test_scg_step_by_hand() -> None:
     for name, value in want.items():
         np.testing.assert_allclose(got[name], value, atol=1e-12, err_msg=name)
     h = np.maximum(got["vectors"] @ got["layers.0.weight"].T + got["layers.0.bias"], 0)
-    np.testing.assert_allclose(after.centroids, h @ got["layers.2.weight"].T + got["layers.2.bias"], atol=1e-12)
+    np.testing.assert_allclose(after.centroids.values, h @ got["layers.2.weight"].T + got["layers.2.bias"], atol=1e-12)
 
 
 @pytest.mark.parametrize("form", ["letter", "infonce"])
@@ -121,7 +121,7 @@ def test_plain_means_are_fedproto() -> None:
     ours = play("fedcl", n=3, hyper=values, **IDEAL)
     theirs = play("fedproto", n=3, hyper={"lam": 0.7}, **IDEAL)
     assert gap(ours.model, theirs.model) == 0
-    assert torch.equal(ours.centroids, theirs.prototypes)
+    assert torch.equal(ours.centroids.values, theirs.prototypes.values)
 
 
 def test_without_centroids_lambda_is_nothing() -> None:

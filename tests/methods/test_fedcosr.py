@@ -11,7 +11,7 @@ import torch
 
 from semcom.config import ConfigError
 from semcom.engine.forward import Batch
-from semcom.engine.prototypes import contrast
+from semcom.engine.prototypes import Prototypes, contrast
 from semcom.methods.fedcosr import FedCoSR
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
@@ -53,7 +53,7 @@ def test_three_rounds_by_hand() -> None:
         body, q, weight = mean(trained, share).W, centroids(trained), np.exp(-gamma * np.array(losses))
         begin = [Toy(a * m.W + (1 - a) * body, m.V, m.b) for a, m in zip(weight, trained, strict=True)]
         views = method.views(state, w)
-        np.testing.assert_allclose(state.centroids, q, atol=1e-12)
+        np.testing.assert_allclose(state.centroids.values, q, atol=1e-12)
         np.testing.assert_allclose(state.regulariser, losses, atol=1e-12)
         for k in (0, 1):
             assert_toy(as_toy(state.trained, k), trained[k])
@@ -168,8 +168,10 @@ def test_who_has_no_sample_of_a_known_class_has_no_regulariser() -> None:
     state = rounds(w, method)[-1]
     q = torch.tensor([[1.0, 2.0], [0.0, 0.0], [2.0, -1.0], [3.0, 1.0]], dtype=torch.float64)
     w.begin(2)
-    some = dataclasses.replace(state, centroids=q, known=torch.tensor([True, False, True, True]))
-    none = dataclasses.replace(state, centroids=q, known=torch.tensor([False, False, True, True]))
+    some, none = (
+        dataclasses.replace(state, centroids=Prototypes(q, torch.tensor([first, False, True, True])))
+        for first in (True, False)
+    )
     f = [as_toy(state.model, k).features(X[k][Y[k] == 0]) for k in (0, 1)]
     want = [infonce(x, np.zeros(len(x), dtype=int), q.numpy()[[0, 2, 3]], 0.1)[0].mean() for x in f]
     np.testing.assert_allclose(method.round(some, w).regulariser, want, atol=1e-12)
@@ -179,7 +181,7 @@ def test_who_has_no_sample_of_a_known_class_has_no_regulariser() -> None:
 def test_a_class_without_owner_has_no_centroid() -> None:
     """A third class that nobody owns changes no encoder: it is neither a positive nor a negative."""
     two, three = (rounds(toy_world("fedcosr", classes=c), n=2)[-1] for c in (2, 3))
-    assert three.known.tolist() == [True, True, False] and not three.centroids[2].any()
+    assert three.centroids.known.tolist() == [True, True, False] and not three.centroids.values[2].any()
     torch.testing.assert_close(three.regulariser, two.regulariser, rtol=0, atol=0.2)
 
 
@@ -188,7 +190,7 @@ def test_centroids_are_those_of_the_trained_model() -> None:
     w = world("fedcosr", channel={"kind": "ideal"})
     state = rounds(w)[-1]
     again = world("fedcosr", channel={"kind": "ideal"}, train={"local_epochs": 3})
-    assert not torch.equal(rounds(again)[-1].centroids, state.centroids)
+    assert not torch.equal(rounds(again)[-1].centroids.values, state.centroids.values)
     assert w.visited == w.federation.train.sizes.sum()
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.methods.fedproto import FedProto, nearest
+from semcom.engine.prototypes import nearest
+from semcom.methods.fedproto import FedProto
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.worlds import gap, world
 
@@ -26,7 +27,7 @@ def test_two_rounds_by_hand(aggregation: str) -> None:
     count = np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
     weight = count if aggregation == "counts" else np.ones_like(count)
     shared = sum(weight[k][:, None] * own[k] for k in (0, 1)) / weight.sum(0)[:, None]
-    np.testing.assert_allclose(first.prototypes, shared, atol=1e-12)
+    np.testing.assert_allclose(first.prototypes.values, shared, atol=1e-12)
     for k in (0, 1):
         step = models[k].step(X[k], Y[k], 0.5)
         assert_toy(as_toy(first.model, k), step)
@@ -47,13 +48,13 @@ def test_prototypes_come_from_the_last_epoch_only() -> None:
     """With two full-batch epochs, the features that count are those after one step."""
     start, after = rounds(toy_world("fedproto", train={"local_epochs": 2}))
     own = [class_means(as_toy(start.model, k).step(X[k], Y[k], 0.5).features(X[k]), Y[k]) for k in (0, 1)]
-    np.testing.assert_allclose(after.prototypes, (own[0] + own[1]) / 2, atol=1e-12)
+    np.testing.assert_allclose(after.prototypes.values, (own[0] + own[1]) / 2, atol=1e-12)
 
 
 def test_a_pass_of_its_own_sees_the_trained_model() -> None:
     _, after = rounds(toy_world("fedproto", hyper={"source": "pass"}))
     own = [class_means(as_toy(after.model, k).features(X[k]), Y[k]) for k in (0, 1)]
-    np.testing.assert_allclose(after.prototypes, (own[0] + own[1]) / 2, atol=1e-12)
+    np.testing.assert_allclose(after.prototypes.values, (own[0] + own[1]) / 2, atol=1e-12)
 
 
 def test_classes_without_owner_have_no_prototype() -> None:
@@ -61,7 +62,7 @@ def test_classes_without_owner_have_no_prototype() -> None:
     w = toy_world("fedproto", classes=3)
     method = FedProto(w.config.hyper)
     state = rounds(w, method)[-1]
-    assert state.known.tolist() == [True, True, False]
+    assert state.prototypes.known.tolist() == [True, True, False]
     view = method.views(state, w)["prototype"]
     scores = nearest(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.rows)
     assert (scores[..., 2] == -torch.inf).all()
@@ -94,7 +95,7 @@ def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
     rounds(w)
     assert w.meters["test"].signal is None and w.meters["train_up"].snr_db() == float("inf")
     clean = world("fedproto", hyper={"source": "pass"}, channel={"kind": "ideal"})
-    assert torch.equal(rounds(w)[-1].prototypes, rounds(clean)[-1].prototypes)
+    assert torch.equal(rounds(w)[-1].prototypes.values, rounds(clean)[-1].prototypes.values)
 
 
 def test_negative_lambda_is_refused() -> None:
