@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from semcom.checks import NOT_NEGATIVE, require
+from semcom.engine.descent import Optimizer
 from semcom.engine.fit import Context
 from semcom.engine.forward import StackedModel
 from semcom.engine.population import Population
@@ -36,7 +37,7 @@ class FedGH(Method):
         """FedGH's hyperparameters."""
 
         server_lr: float = 0.01
-        """Rate of the base station's SGD on its head."""
+        """Rate of the base station's SGD on its head; the run's schedule leaves it alone."""
 
         def check(self) -> None:
             """The rate is not negative."""
@@ -65,7 +66,7 @@ class FedGH(Method):
             self.server_objective,
             train="head.",
             each=pairs(sent, world.owned(ids)),
-            optimizer=world.optimizer(name="sgd", lr=self.hyper.server_lr, momentum=0.0, weight_decay=0.0),
+            optimizer=Optimizer("sgd", self.hyper.server_lr),
             stream="phi",
         )
         return self.State(state.model.put(trained).share(phi.named("head.")), state.trained.put(trained))

@@ -66,6 +66,17 @@ def features(pop: Population, w: World, k: int) -> tuple[np.ndarray, np.ndarray]
     return plain({**client(pop, k), **head}, x).numpy(), w.federation.labels[index].numpy()
 
 
+def test_the_schedule_of_the_run_is_not_the_base_stations() -> None:
+    """From round 2 on clients train at a thousandth of their rate; phi still learns at its own."""
+    w = toy_world("fedgh", hyper={"server_lr": 0.25}, train={"lr_milestones": (2,), "lr_decay": 1e-3})
+    _, before, after = rounds(w, n=2)
+    phi, own = as_toy(before.model, 0), [as_toy(after.trained, k) for k in (0, 1)]
+    assert_toy(own[0], as_toy(before.model, 0).step(X[0], Y[0], 0.5e-3))
+    v, b = taught((phi.V, phi.b), [p for k in (0, 1) for p in class_means(own[k].features(X[k]), Y[k])], 0.25)
+    for k in (0, 1):
+        assert_toy(as_toy(after.model, k), Toy(own[k].W, v, b))
+
+
 @pytest.mark.parametrize("encoder", [{}, MIXED])
 @pytest.mark.parametrize("train", [{"optimizer": "sgd", "weight_decay": 0.5, "momentum": 0.5}, {"optimizer": "adam"}])
 def test_the_base_station_by_hand(encoder: dict[str, str], train: dict[str, Any]) -> None:
