@@ -2,7 +2,8 @@
 
 Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
 Meta-Learning Approach", NeurIPS 2020, Algorithm 1 in its first-order (`fo`) and Hessian-free (`hf`) forms. Up and down:
-the whole model. Both rates are hyperparameters: the run's optimiser has no part in it.
+the whole model. Both rates are hyperparameters: of the run's optimiser only the schedule has a part in it,
+`train.lr_milestones`, which scales the outer rate beta, not alpha.
 
 Only the outer pass, on a batch in FedAvg's order, moves BatchNorm's running statistics; the inner and the third batch
 have orders and noise of their own. What is tested is w after one step on all of a client's training data, taken anew
@@ -42,9 +43,9 @@ class PerFedAvg(FedAvg):
         variant: Literal["fo", "hf"] = "fo"
         """The Hessian's term left out (`fo`), or as a difference of gradients on a third batch (`hf`)."""
         alpha: float = 0.01
-        """Rate of the inner step, and of the personal one."""
+        """Rate of the inner step, and of the personal one, the same in all rounds."""
         beta: float = 0.001
-        """Rate of the outer step."""
+        """Rate of the outer step, scaled by the run's schedule."""
         delta: float = 0.01
         """How far the two gradients of `hf` lie from w, over the length of the outer one."""
 

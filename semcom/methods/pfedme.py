@@ -2,8 +2,8 @@
 
 Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1. Up and down: the
 global model w; the personal theta stays. Per mini-batch K steps on theta, with the same noise, from where the last
-batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters: the run's
-optimiser has no part in it.
+batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters: of the
+run's optimiser only the schedule has a part in it, `train.lr_milestones`, which scales the outer rate eta, not lr_p.
 
 BatchNorm's running statistics move once per mini-batch, in the last of the K passes; theta is tested with those of its
 own training.
@@ -43,9 +43,9 @@ class PFedMe(FedAvg):
         inner_steps: int = 5
         """K: steps on theta per mini-batch."""
         lr_p: float = 0.01
-        """Rate of theta."""
+        """Rate of theta, the same in all rounds."""
         eta: float = 0.005
-        """Rate of w."""
+        """Rate of w, scaled by the run's schedule."""
         beta: float = 1.0
         """Part of the clients' mean in the new global model."""
         nu: float = 0.0

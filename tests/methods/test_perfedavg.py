@@ -47,6 +47,16 @@ def test_two_rounds_by_hand(variant: str) -> None:
         assert_toy(as_toy(state.model, 0), w)
 
 
+@pytest.mark.parametrize("variant", ["fo", "hf"])
+def test_the_schedule_scales_the_outer_rate_alone(variant: str) -> None:
+    """From round 2 on: half of beta, by the schedule or by hand; alpha stays."""
+    w = world("perfedavg", hyper={**HAND, "variant": variant}, train={"lr_milestones": (2,), "lr_decay": 0.5})
+    _, first, second = rounds(w, n=2)
+    by_hand = world("perfedavg", hyper={**HAND, "variant": variant, "beta": BETA / 2})
+    by_hand.begin(2)
+    assert gap(second.model, PerFedAvg(by_hand.config.hyper).round(first, by_hand).model) < 1e-12
+
+
 def test_hf_descends_the_loss_after_a_step() -> None:
     """Against central differences of CE(w - alpha grad CE(w)) in every weight, with one client."""
     world_ = toy_world("perfedavg", hyper={**HAND, "variant": "hf", "delta": 1e-4})

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
+from semcom.methods.pfedme import PFedMe
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, tensors, world
@@ -38,6 +39,16 @@ def test_two_rounds_by_hand() -> None:
         assert_toy(as_toy(state.model, 0), w)
         for k in (0, 1):
             assert_toy(as_toy(state.theta, k), both[k][1])
+
+
+def test_the_schedule_scales_the_rate_of_w_alone() -> None:
+    """From round 2 on: half of eta, by the schedule or by hand; theta moves as fast as before."""
+    w = world("pfedme", train={"lr_milestones": (2,), "lr_decay": 0.5})
+    _, first, second = rounds(w, n=2)
+    by_hand = world("pfedme", hyper={"eta": w.config.hyper.eta / 2})  # type: ignore[union-attr]
+    by_hand.begin(2)
+    after = PFedMe(by_hand.config.hyper).round(first, by_hand)  # type: ignore[arg-type]
+    assert max(gap(second.model, after.model), gap(second.theta, after.theta)) < 1e-12
 
 
 def test_one_step_that_w_follows_is_fedavg() -> None:
