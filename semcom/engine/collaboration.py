@@ -72,8 +72,10 @@ def factor(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
     return np.concatenate([np.diag(np.sqrt(variance)), (points[i] - points).T])
 
 
-def least(columns: np.ndarray) -> np.ndarray:
+def least(columns: np.ndarray, own: int = 0) -> np.ndarray:
     """Weights `[n]` on the simplex of the shortest convex combination of the columns of a matrix `[m, n]`.
+
+    Where several columns have length zero, column `own` is taken if it is one of them, else the first.
 
     The x >= 0 that brings ||M x||^2 + (sum x - 1)^2 to its minimum is a multiple of them, whatever the scale of M: for
     x = s a the best s leaves q / (1 + q) with q = ||M a||^2, which grows with q. So it is exact, by an active set.
@@ -82,8 +84,9 @@ def least(columns: np.ndarray) -> np.ndarray:
         RuntimeError: the solver gives up.
     """
     lengths = np.linalg.norm(columns, axis=0)
-    if lengths.min() <= NOTHING * lengths.max():
-        return np.eye(len(lengths))[lengths.argmin()]
+    nothing = lengths <= NOTHING * lengths.max()
+    if nothing.any():
+        return np.eye(len(lengths))[own if nothing[own] else nothing.argmax()]
     stacked = np.concatenate([columns / lengths.min(), np.ones((1, len(lengths)))])
     unit = np.linalg.norm(stacked, axis=0)
     found = nnls(stacked / unit, np.eye(len(stacked))[-1])[0] / unit
@@ -93,7 +96,7 @@ def least(columns: np.ndarray) -> np.ndarray:
 def _kept(columns: np.ndarray, i: int) -> np.ndarray:
     """Client i's weights without the small ones, summing to 1 again."""
     try:
-        weights = least(columns)
+        weights = least(columns, i)
     except RuntimeError:
         weights = np.zeros(len(columns[0]))
     large = np.where(weights > SMALL, weights, 0.0)

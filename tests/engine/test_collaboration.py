@@ -145,6 +145,15 @@ def test_no_variance_keeps_its_own_head() -> None:
     assert torch.equal(head_weights(h, torch.zeros(4)), torch.eye(4, dtype=torch.float64))
 
 
+def test_equals_without_variance_keep_their_own_heads() -> None:
+    """One sample each, and the same feature: nobody is better than oneself. Client 2, farther off, has no equal."""
+    h = torch.tensor([[[1.0]], [[1.0]], [[3.0]]])
+    assert torch.equal(head_weights(h, torch.zeros(3)), torch.eye(3, dtype=torch.float64))
+    assert torch.equal(head_weights(torch.ones(3, 1, 1), torch.zeros(3)), torch.eye(3, dtype=torch.float64))
+    certain = head_weights(h, torch.tensor([0.5, 0.0, 0.5]))  # an equal that is certain is better than oneself
+    assert certain[:2].tolist() == [[0.0, 1.0, 0.0]] * 2
+
+
 def test_a_failing_solver_leaves_everyone_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def gives_up(a: np.ndarray, b: np.ndarray) -> None:
         raise RuntimeError("maximum number of iterations")
