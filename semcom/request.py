@@ -12,7 +12,6 @@ from semcom.checks import check
 from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, fill
 from semcom.data.partitions import default_shots
 from semcom.links import build_link
-from semcom.methods.base import Method
 from semcom.newcomers import check as check_newcomers
 from semcom.plugins import load_plugins
 from semcom.registry import ENCODERS, HEADS, METHODS
@@ -49,10 +48,9 @@ def _resolve(config: RunConfig) -> RunConfig:
     config.hyper.check()
     config = _fill_from(config, build_link(config))
     HEADS.get(config.model.head)
-    names = config.model.encoder.split(",")
-    for name in names:
+    for name in config.model.encoder.split(","):
         ENCODERS.get(name)
-    _check_mix(method(config.hyper), config.method, names)
+    method(config.hyper).check(config)
     check_newcomers(config)
     device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
@@ -80,13 +78,6 @@ def _fill_from(config: RunConfig, link: Link) -> RunConfig:
         raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {channel.kind}, whose subcarriers occupy {own:g} Hz")
     air = dataclasses.replace(config.air, bandwidth_hz=own or given or 1e6)
     return dataclasses.replace(config, channel=dataclasses.replace(channel, **opened), air=air)
-
-
-def _check_mix(method: Method, name: str, encoders: list[str]) -> None:
-    """A part that the method averages has one architecture."""
-    kinds = sorted(set(encoders))
-    if "encoder." in method.averages and len(kinds) > 1:
-        raise ConfigError(f"model.encoder: {name} averages the encoder, which {' and '.join(kinds)} do not share")
 
 
 def find_device(name: str, local_rank: int | None = None) -> torch.device:

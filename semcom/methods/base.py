@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from semcom.config import ConfigError, RunConfig
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.visit import View
@@ -50,6 +51,17 @@ class Method(ABC):
 
     def __init__(self, hyper: Any) -> None:
         self.hyper = hyper
+
+    def check(self, config: RunConfig) -> None:
+        """Raises ConfigError for a resolved run that this method cannot carry out, before any data are loaded.
+
+        A part that it averages has one architecture.
+        """
+        kinds = sorted(set(config.model.encoder.split(",")))
+        if "encoder." in self.averages and len(kinds) > 1:
+            raise ConfigError(
+                f"model.encoder: {config.method} averages the encoder, which {' and '.join(kinds)} do not share"
+            )
 
     @abstractmethod
     def setup(self, world: World) -> Any:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
-from semcom.config import ConfigError, filled, rate_factor
+from semcom.config import ConfigError, RunConfig, filled, rate_factor
 from semcom.engine.distance import proximal
 from semcom.engine.fit import Context, Log
 from semcom.engine.forward import Batch, StackedModel
@@ -71,13 +71,23 @@ class FedAMP(Method):
 
         model: Population
 
-    def setup(self, world: World) -> FedAMP.State:
-        """Own models. Raises ConfigError where alpha gets so small that each step goes further beyond u_k."""
-        train = world.config.train
+    def check(self, config: RunConfig) -> None:
+        """Raises ConfigError where alpha gets so small that each step of SGD goes further beyond u_k.
+
+        The pull alone is a quadratic of curvature lambda / alpha, on which SGD with momentum m is stable at rates up to
+        2 (1 + m) alpha / lambda; a step of Adam does not grow with the pull.
+        """
+        super().check(config)
+        train, rate = config.train, filled(config.train.lr)
+        if train.optimizer != "sgd":
+            return
         least = min(self.alpha(r) / rate_factor(train, r) for r in range(1, filled(train.rounds) + 1))
-        need = self.hyper.lam * world.optimizer().base_lr / 2
+        need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * filled(train.momentum))
         if least < need:
-            raise ConfigError(f"method.alpha: it falls to {least:g}, not at least lam times train.lr / 2 = {need:g}")
+            raise ConfigError(f"method.alpha: it falls to {least:g}, with SGD at this train.lr not at least {need:g}")
+
+    def setup(self, world: World) -> FedAMP.State:
+        """Own models."""
         return self.State(world.population())
 
     def alpha(self, round_: int) -> float:

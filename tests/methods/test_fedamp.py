@@ -15,7 +15,7 @@ from semcom.engine.world import World
 from semcom.methods.fedamp import FedAMP
 from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, play, rounds
 from tests.methods.by_hand import Toy, mean
-from tests.worlds import gap, toy, world
+from tests.worlds import gap, settings, toy, world
 
 ALL_IMAGES = [*IMAGES, [[51, 204], [204, 51], [0, 153], [255, 51]], [[153, 0], [255, 255]]]
 ALL_LABELS = [*LABELS, [1, 0, 0, 1], [0, 1]]
@@ -222,21 +222,43 @@ def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds_", "milestones", "refused"), [(150, (), False), (151, (), True), (180, (100,), False)]
+    ("rounds_", "train", "refused"),
+    [
+        (150, {}, False),
+        (151, {}, True),
+        (151, {"lr": (0.1, 0.3, 0.2)}, True),
+        (180, {"lr_milestones": (100,)}, False),
+        (180, {"momentum": 0.4}, True),
+        (180, {"momentum": 0.6}, False),
+        (180, {"optimizer": "adam"}, False),
+    ],
 )
-def test_an_alpha_that_makes_training_diverge_is_refused(
-    rounds_: int, milestones: tuple[int, ...], refused: bool
-) -> None:
-    """From round 151 on alpha is 0.1, and 0.3 lambda / alpha is 3; where the rate falls in time it is 0.3."""
-    w = world("fedamp", train={"lr": 0.3, "rounds": rounds_, "lr_milestones": milestones})
-    method = FedAMP(w.config.hyper)
+def test_an_alpha_that_makes_training_diverge_is_refused(rounds_: int, train: dict[str, Any], refused: bool) -> None:
+    """From round 151 on alpha is 0.1, and 0.3 lambda / alpha is 3, where 2 + 2 momentum is the most that is stable;
+    where the rate falls in time it is 0.3. It is known before any data are."""
+    train = {"optimizer": "sgd", "lr": 0.3, "rounds": rounds_, **train}
     if not refused:
-        method.setup(w)
+        settings("fedamp", "test-conv", 3, train=train)
         return
+    least = 0.3 / (2 + 2 * train.get("momentum", 0.0))
     with pytest.raises(
-        ConfigError, match=r"^method.alpha: it falls to 0.1, not at least lam times train.lr / 2 = 0.15$"
+        ConfigError, match=rf"^method.alpha: it falls to 0.1, with SGD at this train.lr not at least {least:g}$"
     ):
-        method.setup(w)
+        settings("fedamp", "test-conv", 3, train=train)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.4, 0.9])
+def test_the_stable_rate_is_the_largest(momentum: float) -> None:
+    """Just below it, SGD on the pull alone comes to rest at u_k; just above it, it runs away."""
+    for factor in (0.98, 1.02):
+        w, rate = torch.ones(1, requires_grad=True), factor * (2 + 2 * momentum)
+        sgd = torch.optim.SGD([w], rate, momentum=momentum)
+        for _ in range(2000):
+            w.grad = w.detach().clone()  # lambda / alpha is 1, u_k is 0
+            sgd.step()
+            if abs(w.item()) > 1e6:
+                break
+        assert abs(w.item()) < 1e-3 if factor < 1 else abs(w.item()) > 1e6
 
 
 def test_several_architectures_are_refused() -> None:
