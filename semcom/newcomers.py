@@ -163,8 +163,10 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
     Args:
         world: the run.
         newcomers: their images.
-        views: what the run has trained. Its `global` view is the model; without one, the average of all clients'
-            models in the first view, weighted by their samples.
+        views: what the run has trained. Its `global` view is the model; without one, the average of the models in the
+            first view, weighted by their samples. That view has all clients' models, unless the method makes them for
+            the tests alone (FedCoSR's mixed bodies, heads trained in a last stage): then, with `train.eval_clients`,
+            the clients that are tested are all that is averaged.
 
     Returns:
         name -> a row as of `evaluate`.
@@ -184,7 +186,7 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
 
 
 def average_model(world: World, pop: Population) -> dict[str, Tensor]:
-    """One model of all clients of a population: name -> `[1, ...]`, own tensors averaged by samples, buffers too."""
+    """One model of the clients that a population has: name -> `[1, ...]`, averaged by samples, buffers too."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
     for i in range(0, len(pop.ids), AT_ONCE):
         some = pop.rows(pop.ids[i : i + AT_ONCE])

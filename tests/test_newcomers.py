@@ -89,10 +89,10 @@ def accuracies(federation: Federation, models: list[dict[str, Tensor]]) -> list[
 
 
 def mean(result: Result, members: Federation) -> dict[str, Tensor]:
-    """The clients' models in the headline's view, averaged by their numbers of training samples."""
+    """The models in the headline's view, averaged by their clients' numbers of training samples."""
     population = next(iter(result.views.values())).population
-    shares = members.train.sizes / members.train.sizes.sum()
-    models = [worlds.client(population, k) for k in range(len(shares))]
+    shares = members.train.sizes[population.ids] / members.train.sizes[population.ids].sum()
+    models = [worlds.client(population, k) for k in population.ids]
     return {name: sum(p * m[name] for p, m in zip(shares, models, strict=True)) for name in models[0]}  # type: ignore[misc]
 
 
@@ -106,6 +106,16 @@ def test_global_is_the_average_of_what_was_trained(method: str) -> None:
     assert row.keys() == result.metrics[-1]["views"][next(iter(result.views))].keys()
     if method == "fedavg":
         assert torch.equal(mean(result, members)["head.0.bias"], weights(result)[-1][0])
+
+
+def test_models_made_for_tests_are_averaged_over_the_clients_that_are_tested() -> None:
+    """FedCoSR mixes bodies for those clients alone; what others trained is in the body they mix in."""
+    result = run(request("fedcosr", train={"eval_clients": 2}))
+    members, joined = own(result.config)
+    assert next(iter(result.views.values())).population.ids.tolist() == result.world.tested().tolist()
+    assert len(result.world.tested()) == 2 < len(members.train.sizes)
+    expected = accuracies(joined, [mean(result, members)] * 2)
+    assert result.summary["new_clients"]["global"]["clients"] == pytest.approx(expected)
 
 
 def test_the_average_does_not_depend_on_how_many_models_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
