@@ -126,9 +126,10 @@ def test_the_solution_is_optimal(seed: int, n: int, rank: int, distance: float, 
     # In units of a programme whose columns have length 1, where x_j = a_j length_j.
     length = np.linalg.norm(m, axis=0)
     slack = (m.T @ (m @ a) - np.square(m @ a).sum()) / length
-    scale = np.linalg.norm(m @ a)
-    assert (slack >= -1e-8 * scale).all()
-    assert (np.abs(slack[a > 1e-9]) <= 1e-8 * scale).all()
+    # Long columns that nearly cancel leave rounding of their own size in M a.
+    error = 1e-8 * np.linalg.norm(m @ a) + 10 * np.finfo(float).eps * length.max()
+    assert (slack >= -error).all()
+    assert (np.abs(slack[a > 1e-9]) <= error).all()
 
 
 def test_small_weights_are_dropped() -> None:
