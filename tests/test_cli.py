@@ -156,7 +156,7 @@ BAD: list[tuple[str, str]] = [
     ("train", "method: none is given; known are fedcl"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
-    ("sweep", "experiment: none is given; known are demo"),
+    ("sweep", "experiment: none is given; known are arms-small, demo"),
     ("sweep dmo", "experiment 'dmo' is unknown: did you mean 'demo'?"),
     ("sweep demo --scale huge", "scale: 'huge' is not one of smoke, small, paper"),
     ("sweep demo --scale paper", "scale: demo has no scale 'paper'; it has smoke"),

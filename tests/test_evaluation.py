@@ -10,7 +10,7 @@ import torch
 
 from semcom.config import ConfigError
 from semcom.data.federation import Federation
-from semcom.engine.world import tested
+from semcom.engine.world import evaluated
 from semcom.evaluation import select
 from semcom.metrics.accuracy import spread
 from semcom.registry import ENCODERS
@@ -53,7 +53,7 @@ def test_some_clients_have_the_accuracies_that_they_have_among_all(method: str, 
 def test_the_draw_is_keyed_by_the_seed_alone() -> None:
     def draw(**overrides: Any) -> list[int]:
         train = {"eval_clients": 5, **overrides.pop("train", {})}
-        ids = tested(worlds.request(clients=20, train=train, **overrides))
+        ids = evaluated(worlds.request(clients=20, train=train, **overrides))
         return ids.tolist()
 
     assert draw() == draw(train={"rounds": 9, "participation": 0.5}, channel={"kind": "rayleigh"})

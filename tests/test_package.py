@@ -87,7 +87,9 @@ def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path)
         assert Path(place).is_relative_to(installed)
     listed = python("-m", "semcom", "list", "methods", cwd=tmp_path, PYTHONPATH=str(installed))
     blocks = listed.partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in blocks if line[0] != " "] == semcom.METHODS.names()
+    assert [line.split()[0] for line in blocks if line[0] != " "] == [
+        name for name in semcom.METHODS.names() if not name.startswith("test-")
+    ]
 
 
 def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> None:

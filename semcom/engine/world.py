@@ -105,7 +105,7 @@ class World:
 
     def tested(self) -> np.ndarray:
         """Ids of the clients that are evaluated, ascending: all, or one keyed draw, the same in every round."""
-        return tested(self.config)
+        return evaluated(self.config)
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """p_k = D_k over the sum of D over `ids`, `[n]`."""
@@ -452,7 +452,7 @@ class World:
         return self.link.of(client).draw([1], numbers, generator, self.dtype)
 
 
-def tested(config: RunConfig) -> np.ndarray:
+def evaluated(config: RunConfig) -> np.ndarray:
     """Ids of the clients that a run evaluates, ascending."""
     n = config.train.eval_clients
     if n is None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from semcom.engine import world as module
+from semcom.engine import initial as module
 from semcom.engine.population import Cohort, Population, Resting, average, common, in_part
 from semcom.engine.ranks import Team
 from semcom.engine.rows import Disk
@@ -375,7 +375,7 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             train={"rounds": rounds, "participation": participation},
             chunk=1,
         )
-        w.team = Team(size=ranks)
+        w.team, w.initial.ranks = Team(size=ranks), ranks
         found = [c.own.shelf for c in w.population().cohorts if isinstance(c, Resting)]
         return [(s.path.name if s.path else "") if isinstance(s, Disk) else "memory" for s in found]
 

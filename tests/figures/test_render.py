@@ -152,7 +152,7 @@ def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
 
 def test_unknown_figure_lists_the_known() -> None:
     known = ", ".join(FIGURES.names())
-    assert known.startswith("demo, letter-fig2b")
+    assert known.startswith("arms-small, demo, letter-fig2b")
     with pytest.raises(ConfigError, match=f"^figure 'fig9' is unknown: known are {known}$"):
         render("fig9")
 
