@@ -64,6 +64,9 @@ class Initial:
         """Initial models of the clients `ids`, which have the same encoder."""
         model, classes = self.config.model, len(self.federation.classes)
         factories = self._factories(encoder)
+        for prefix in (shared,) if isinstance(shared, str) else shared:
+            if not any(part.startswith(prefix) for part in factories):
+                raise ValueError(f"{prefix!r} is no part that clients can share; known are {', '.join(factories)}")
         names = {"encoder.": encoder, "head.": model.head}
         network = self._network(encoder, factories)
 

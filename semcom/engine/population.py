@@ -308,6 +308,9 @@ def blend(one: Population, other: Population, weight: float | Tensor, part: Pref
         one, other: K clients with the same cohorts.
         part: prefix or prefixes.
         weight: one number, which leaves shared tensors shared if both share them, or `[K]`, one per client.
+
+    Returns:
+        a population of stacks: a State that is to hold it at rest takes it with `put` or `share`.
     """
     pairs = zip(one.cohorts, other.cohorts, strict=True)
     return Population(tuple(_blend(a.dense(), b.dense(), _at(weight, one.at(a)), part) for a, b in pairs))
@@ -320,6 +323,9 @@ def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
         pop: K clients of one architecture.
         weights: `[K, K]`.
         part: prefix or prefixes; the rest stays.
+
+    Returns:
+        a population of stacks, as `blend` does.
 
     Raises:
         ValueError: the clients have several architectures.

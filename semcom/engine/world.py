@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,8 +31,6 @@ from semcom.engine.random import keyed
 from semcom.engine.ranks import ALONE, Team
 from semcom.links import build_link
 from semcom.models.dropout import Dropout
-
-M = TypeVar("M", bound=nn.Module)
 
 
 class World:

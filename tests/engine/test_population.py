@@ -390,3 +390,8 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert shelves("auto", 2 * enough[0] - 1, ranks=2) == files
     few = 3 * 2 * 2 * sizes[1]  # two clients a round, one round: only those can ever have trained
     assert shelves("auto", few, 1, 0.4) == ["memory", "memory"] and shelves("auto", few, 2, 0.4) != ["memory", "memory"]
+
+
+def test_clients_share_whole_parts() -> None:
+    with pytest.raises(ValueError, match="'encoder.0.' is no part that clients can share; known are encoder., head."):
+        worlds.world().population(shared=("encoder.0.", "head."))
