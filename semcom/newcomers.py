@@ -16,15 +16,13 @@ from semcom.config import ConfigError, RunConfig, filled, participants
 from semcom.data.datasets import Dataset, load
 from semcom.data.federation import Federation, Ragged, federate
 from semcom.data.partitions import partition
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, average
 from semcom.engine.random import key_seed
 from semcom.engine.visit import View
 from semcom.engine.world import World
 from semcom.evaluation import evaluate
 from semcom.links import build_link
-from semcom.methods.base import task_loss
+from semcom.methods.base import cross_entropy
 
 T = TypeVar("T")
 
@@ -181,7 +179,7 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
         found["global"] = View(joined.population(shared=("encoder.", "head.")).share(model))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
-    trained, _, _ = joined.fit(received, _cross_entropy, train=("head.",), steps=world.config.new_steps)
+    trained, _, _ = joined.fit(received, cross_entropy, train=("head.",), steps=world.config.new_steps)
     return evaluate(joined, {**found, "head": View(trained)})
 
 
@@ -196,8 +194,3 @@ def average_model(world: World, pop: Population) -> dict[str, Tensor]:
         for name, t in average(some, own, weights[i : i + AT_ONCE]).items():
             model[name] = model[name] + t if name in model and t.is_floating_point() else t
     return model
-
-
-def _cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """Loss per client, `[k]`."""
-    return task_loss(model(batch)[1], batch)

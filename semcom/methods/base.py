@@ -85,7 +85,12 @@ class Method(ABC):
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
         """Local loss per client, `[k]`: cross-entropy of the logits."""
-        return task_loss(model(batch)[1], batch)
+        return cross_entropy(model, batch, context)
+
+
+def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    """The objective that is cross-entropy alone, also for methods that have another: `[k]`."""
+    return task_loss(model(batch)[1], batch)
 
 
 def task_loss(logits: Tensor, batch: Batch) -> Tensor:

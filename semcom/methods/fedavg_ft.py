@@ -10,15 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
 from semcom.checks import WHOLE, require
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
 from semcom.engine.population import Population, Prefix
 from semcom.engine.visit import View
 from semcom.engine.world import World
-from semcom.methods.base import Method, task_loss
+from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg
 
 
@@ -56,8 +52,3 @@ def fine_tuned(world: World, pop: Population, part: Prefix, epochs: int) -> Popu
     if not epochs:
         return pop
     return world.fit(pop.rows(world.tested()), cross_entropy, train=part, epochs=epochs, phase="tune")[0]
-
-
-def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """Plain CE, `[k]`."""
-    return task_loss(model(batch)[1], batch)

@@ -25,9 +25,8 @@ from semcom.engine.phase import Take
 from semcom.engine.population import Population
 from semcom.engine.visit import View
 from semcom.engine.world import World
-from semcom.methods.base import Method
+from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.fedavg_ft import cross_entropy
 
 
 class RepPer(FedAvg):
