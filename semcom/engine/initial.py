@@ -19,6 +19,7 @@ from semcom.engine.memory import SHARE, free_memory
 from semcom.engine.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.precision import dtype_of
 from semcom.engine.random import build, global_draws
+from semcom.engine.ranks import Team
 from semcom.engine.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.models.own import own_layers
 from semcom.models.split import SplitModel
@@ -35,8 +36,6 @@ class Initial:
         config: of the run.
         federation: its images and classes say what goes in and out.
         device: where models work.
-        ranks: processes of the run.
-        first: whether this is the one of them that owns the run's files.
         shelves: how many cohorts have been laid down.
         networks: architectures by encoder: populations of one run hold the same objects.
     """
@@ -44,8 +43,6 @@ class Initial:
     config: RunConfig
     federation: Federation
     device: torch.device
-    ranks: int
-    first: bool
     shelves: int = 0
     networks: dict[str, SplitModel] = field(default_factory=dict)
 
@@ -60,7 +57,7 @@ class Initial:
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
         return Population((Cohort(_template(factory), rows, np.array([0])),))
 
-    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix) -> Resting:
+    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> Resting:
         """Initial models of the clients `ids`, which have the same encoder."""
         model, classes = self.config.model, len(self.federation.classes)
         factories = self._factories(encoder)
@@ -89,16 +86,16 @@ class Initial:
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
         once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
         initial = record if own_parts and model.init == "client" else lambda client: once
-        return Resting(network, Rows(layout, self._shelf(layout.size), initial), common, ids, self.device)
+        return Resting(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
 
-    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float) -> Resting:
+    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> Resting:
         """Clients' own numbers beside their models: like the tensors `names`, all `value` at first."""
         network = self._network(encoder, self._factories(encoder))
         like = network.state_dict()
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
         layout = Layout.of(first)
         record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
-        rows = Rows(layout, self._shelf(layout.size), lambda client: record)
+        rows = Rows(layout, self._shelf(layout.size, team), lambda client: record)
         return Resting(network, rows, {}, ids, self.device)
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
@@ -115,20 +112,20 @@ class Initial:
             self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
         return self.networks[encoder]
 
-    def _shelf(self, size: int) -> Shelf:
+    def _shelf(self, size: int, team: Team) -> Shelf:
         """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
         store = self.config.store
         self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
             turns = filled(self.config.train.rounds) * participants(self.config)
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
-            alive = 2 * size * min(self.config.clients, turns) * self.ranks
+            alive = 2 * size * min(self.config.clients, turns) * team.size
             places = {"device": self.device, "host": torch.device("cpu")}
             room = {name: free_memory(place) / SHARE for name, place in places.items()}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
             folder = None if self.config.out is None else Path(self.config.out)
-            path = folder / f"rows-{self.shelves}.bin" if folder is not None and self.first else None
+            path = folder / f"rows-{self.shelves}.bin" if folder is not None and team.rank == 0 else None
             return Disk(size, path, folder)
         return Memory(self.device if store == "device" else torch.device("cpu"))
 

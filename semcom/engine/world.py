@@ -78,7 +78,7 @@ class World:
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
         self.air = Air(config.air, self.link, self._air_rows, self.snr_db)
         self.round, self.visited, self.counting = 0, 0, True
-        self.initial = Initial(config, federation, device, team.size, team.rank == 0)
+        self.initial = Initial(config, federation, device)
         self.log: Log = {}
 
     # -- clients -------------------------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ class World:
 
     def population(self, shared: Prefix = ()) -> Population:
         """The initial models of all clients, a cohort per architecture; parts under `shared` are common to all."""
-        cohorts = tuple(self.initial.cohort(name, ids, shared) for name, ids in self._encoders())
+        cohorts = tuple(self.initial.cohort(name, ids, shared, self.team) for name, ids in self._encoders())
         if self.chunk is None:
             self.chunk = self._choose_chunk([c.network for c in cohorts])
         return Population(cohorts)
 
     def constant(self, names: Sequence[str], value: float) -> Population:
         """Numbers of each client beside its model: like the tensors `names`, all `value` at first."""
-        return Population(tuple(self.initial.constant(e, ids, names, value) for e, ids in self._encoders()))
+        return Population(tuple(self.initial.constant(e, ids, names, value, self.team) for e, ids in self._encoders()))
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
         """Each encoder that has clients, and their ids."""

@@ -37,7 +37,6 @@ def made(team: Team, method: str, **overrides: Any) -> World:
     """A world of five unequal clients, one at a time, seen by a rank: so no number depends on who trains whom."""
     world = worlds.world(method, **{"sizes": (7, 5, 3, 6, 4), "chunk": 1, **overrides})
     world.team = team
-    world.initial = dataclasses.replace(world.initial, ranks=team.size, first=team.rank == 0)
     return world
 
 

@@ -375,7 +375,7 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             train={"rounds": rounds, "participation": participation},
             chunk=1,
         )
-        w.team, w.initial.ranks = Team(size=ranks), ranks
+        w.team = Team(size=ranks)
         found = [c.own.shelf for c in w.population().cohorts if isinstance(c, Resting)]
         return [(s.path.name if s.path else "") if isinstance(s, Disk) else "memory" for s in found]
 
