@@ -29,8 +29,8 @@ LINKS: Registry[type[Link]] = Registry(
         "awgn": "channels.fading:AWGN",
         "rayleigh": "channels.fading:Rayleigh",
         "rician": "channels.fading:Rician",
-        "ofdm": "channels.ofdm:OFDM",
-        "digital": "channels.digital:Digital",
+        "ofdm": "channels.ofdm.link:OFDM",
+        "digital": "channels.coding.digital:Digital",
     },
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""

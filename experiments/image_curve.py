@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from channels.codec import CODECS, HEADERS
-from channels.image import ImageChain, Received
-from channels.mcs import choose
+from channels.coding.codec import CODECS, HEADERS
+from channels.coding.image import ImageChain, Received
+from channels.coding.mcs import choose
 from semcom.engine.random import keyed
 
 if TYPE_CHECKING:
-    from semcom.runner import Result
+    from semcom.runs.runner import Result
 
 Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
@@ -30,7 +30,7 @@ def image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> 
 
     Args:
         result: of a run over the link `ideal`.
-        snrs: in dB, over AWGN; constellation and code rate are those of `channels.mcs.choose`.
+        snrs: in dB, over AWGN; constellation and code rate are those of `channels.coding.mcs.choose`.
         uses: complex channel uses per image.
     """
     return {

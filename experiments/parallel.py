@@ -13,7 +13,7 @@ from joblib import Parallel, delayed, parallel_config
 from experiments.progress import ERROR, Progress, is_finished, run_folder
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.files import write_atomically
-from semcom.results import BusyError
+from semcom.runs.folder import BusyError
 
 BACKENDS = ("loky", "ray")
 """joblib backends: processes of this machine; a Ray cluster, whose machines must all see the results' folder."""
@@ -24,7 +24,7 @@ Runner = Callable[[RunConfig], object]
 
 def train(config: RunConfig) -> None:
     """`semcom.run` on one thread."""
-    from semcom.runner import run
+    from semcom.runs.runner import run
 
     with one_thread():
         run(config)

@@ -24,7 +24,7 @@ def check_data(configs: Iterable[RunConfig]) -> None:
 
     A dataset that has to be downloaded is so by one process. Raises ConfigError.
     """
-    from semcom.data.datasets import load
+    from semcom.data.load import load
     from semcom.data.partitions import partition
 
     needed = {(c.data, c.partition, c.clients, c.seed) for c in configs if not is_finished(c)}

@@ -28,7 +28,7 @@ def train_and_send(config: RunConfig) -> None:
     both are done.
     """
     from experiments.image_curve import image_curves
-    from semcom.runner import run
+    from semcom.runs.runner import run
 
     folder = run_folder(config)
     with one_thread():

@@ -9,7 +9,7 @@ import pandas as pd
 from experiments.registry import experiment
 from experiments.table import aggregate, markdown_table
 from figures.base import Drawing, Measured
-from semcom.results import commit, versions
+from semcom.runs.folder import commit, versions
 
 SETTING = {
     "data.name": "dataset",

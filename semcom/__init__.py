@@ -27,12 +27,14 @@ from semcom.config import (
 )
 
 if TYPE_CHECKING:
-    from semcom.data.datasets import Dataset
-    from semcom.engine.population import Population, average
+    from semcom.data.dataset import Dataset
+    from semcom.data.registry import DATASETS
+    from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
-    from semcom.registry import DATASETS, ENCODERS, HEADS, METHODS
-    from semcom.request import resolve
-    from semcom.runner import Result, run
+    from semcom.methods.registry import METHODS
+    from semcom.models.registry import ENCODERS, HEADS
+    from semcom.runs.resolve import resolve
+    from semcom.runs.runner import Result, run
 
 try:
     __version__ = metadata.version("semcom")
@@ -40,17 +42,17 @@ except metadata.PackageNotFoundError:  # run from a source tree that was never i
     __version__ = "0.0.0"
 
 _LAZY = {
-    "DATASETS": "semcom.registry",
-    "ENCODERS": "semcom.registry",
-    "HEADS": "semcom.registry",
-    "METHODS": "semcom.registry",
-    "Dataset": "semcom.data.datasets",
+    "DATASETS": "semcom.data.registry",
+    "ENCODERS": "semcom.models.registry",
+    "HEADS": "semcom.models.registry",
+    "METHODS": "semcom.methods.registry",
+    "Dataset": "semcom.data.dataset",
     "Method": "semcom.methods.base",
-    "Population": "semcom.engine.population",
-    "Result": "semcom.runner",
-    "average": "semcom.engine.population",
-    "resolve": "semcom.request",
-    "run": "semcom.runner",
+    "Population": "semcom.engine.store.population",
+    "Result": "semcom.runs.runner",
+    "average": "semcom.engine.store.population",
+    "resolve": "semcom.runs.resolve",
+    "run": "semcom.runs.runner",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from semcom.cli import main
+from semcom.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

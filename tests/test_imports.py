@@ -1,82 +1,163 @@
-"""Imports point one way: channels <- semcom <- experiments <- figures, and inside semcom from left to right."""
+"""Imports point one way: from the command line down to the channels, without a circle.
+
+Every module of the four packages is seen, and every import of it: at its top, inside a function, and under
+`TYPE_CHECKING`, where a circle hides from Python but not from a reader.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import graphlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("channels", "semcom", "experiments", "figures")
-INSIDE = ({"data", "models"}, {"engine"}, {"methods"}, {"metrics"}, {"bench"})
-"""Rooms of semcom, each of which may use itself and those to its left."""
-ASSEMBLES = {"semcom.runner", "semcom.evaluation", "semcom.newcomers", "semcom.request"}
-"""Modules beside the rooms that put them together; no room may import them."""
+PACKAGES = ("channels", "semcom", "experiments", "figures")
+"""Each may import itself and those before it."""
+ROOMS = (
+    {"config"},
+    {"files", "registry"},
+    {"data", "models"},
+    {"engine"},
+    {"methods"},
+    {"runs"},
+    {"bench"},
+    {"cli"},
+    {"__init__", "__main__"},
+)
+"""The rooms and loose modules of `semcom`: each may import itself and those in the lines above."""
+COMMANDS = "semcom.cli"
+"""The room that may import `experiments` and `figures`, inside its functions alone."""
 
 
-def modules() -> list[Path]:
-    return [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+def modules(root: Path) -> dict[str, Path]:
+    """Dotted name -> file of every module; a package is called by its own name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
 
 
-def short(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-def imported(tree: ast.AST, lazy: bool) -> Iterator[str]:
-    """Names that a module imports; with `lazy` also inside functions. What only a type checker sees does not count."""
+def imported(tree: ast.AST, top: bool = True) -> Iterator[tuple[str, bool]]:
+    """Yield what a module imports, and whether it does so at its top."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, top) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide the direction"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from (name for part in node.orelse for name in imported(part, lazy))
-        elif lazy or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from imported(node, lazy)
+            yield from ((f"{node.module}.{alias.name}", top) for alias in node.names)
+        else:
+            yield from imported(node, top and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
 
 
-def column(room: str) -> int:
-    """How far right a room of semcom stands; -1 for a module that is in no room."""
-    return next((i for i, rooms in enumerate(INSIDE) if room in rooms), -1)
+def edges(known: Mapping[str, Path]) -> dict[str, dict[str, bool]]:
+    """Module -> the modules that it imports -> whether at its top."""
+    graph: dict[str, dict[str, bool]] = {}
+    for name, path in known.items():
+        graph[name] = {}
+        for target, top in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            module = target if target in known else target.rpartition(".")[0]
+            if module in known and module != name:
+                graph[name][module] = graph[name].get(module, False) or top
+    return graph
 
 
-def names(path: Path) -> tuple[list[str], list[str]]:
-    """The parts of a module's own name, and what it imports of the four packages."""
-    own = list(path.relative_to(ROOT).with_suffix("").parts)
-    lazy = own != ["semcom", "cli"]  # the command line alone may import upwards, inside its functions
-    found = imported(ast.parse(path.read_text(encoding="utf-8")), lazy)
-    return own, [name for name in found if name.split(".")[0] in ROOMS]
+def room(name: str) -> str:
+    """The room, or loose module, of semcom that a module is in."""
+    return name.split(".")[1] if "." in name else "__init__"
 
 
-@pytest.mark.parametrize("path", modules(), ids=short)
-def test_imports_point_one_way(path: Path) -> None:
-    own, found = names(path)
-    for name in found:
-        assert ROOMS.index(name.split(".")[0]) <= ROOMS.index(own[0]), f"{path.name} imports {name}"
+def height(name: str) -> int:
+    """How far up a module of semcom stands."""
+    found = [i for i, rooms in enumerate(ROOMS) if room(name) in rooms]
+    assert found, f"{name} has no place in the order of rooms"
+    return found[0]
+
+
+def wrong(graph: Mapping[str, Mapping[str, bool]]) -> Iterator[str]:
+    """Yield the imports that point the wrong way."""
+    for name, targets in graph.items():
+        package = name.split(".")[0]
+        for target, top in targets.items():
+            if PACKAGES.index(target.split(".")[0]) > PACKAGES.index(package):
+                if top or not name.startswith(COMMANDS):
+                    yield f"{name} imports {target}"
+            elif package == "semcom" == target.split(".")[0] and room(name) != room(target):
+                # The package exports what stands up to `runs`: what imports it stands above that.
+                above = height("semcom.runs") + 1 if target == "semcom" else height(target) + 1
+                if height(name) < above:
+                    yield f"{name} imports {target}"
+
+
+GRAPH = edges(modules(ROOT))
+
+
+def test_every_module_is_seen() -> None:
+    files = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    assert set(modules(ROOT).values()) == files
+    assert {"semcom.files", "semcom.registry", "channels.link", "figures.render"} <= GRAPH.keys()
+
+
+def test_imports_point_one_way() -> None:
+    assert list(wrong(GRAPH)) == []
+
+
+@pytest.mark.xfail(strict=True, reason="the engine's circle is cut next")
+def test_no_imports_go_in_a_circle() -> None:
+    graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names the circle
+
+
+# Planted faults ------------------------------------------------------------------------------------------------------
+
+
+def planted(root: Path, files: Mapping[str, str]) -> dict[str, dict[str, bool]]:
+    """The graph of packages that hold these files alone."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return edges(modules(root))
+
+
+TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from semcom.engine.{} import thing\n"
+CIRCLES = {
+    "at the top": ("from semcom.engine import b\n", "import semcom.engine.a\n"),
+    "for a type checker": (TYPED.format("b"), TYPED.format("a")),
+    "inside a function": ("from semcom.engine.b import f\n", "def f():\n    from semcom.engine import a\n"),
+}
+
+
+@pytest.mark.parametrize("circle", CIRCLES)
+def test_a_planted_circle_is_found(circle: str, tmp_path: Path) -> None:
+    one, other = CIRCLES[circle]
+    graph = planted(tmp_path, {"semcom/engine/a.py": one, "semcom/engine/b.py": other})
+    with pytest.raises(graphlib.CycleError, match=r"semcom\.engine\.a"):
+        graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_a_circle_of_loose_modules_is_found(tmp_path: Path) -> None:
+    files = {"figures/x.py": "import figures.y", "figures/y.py": "import figures.z", "figures/z.py": "import figures.x"}
+    with pytest.raises(graphlib.CycleError):
+        graphlib.TopologicalSorter(planted(tmp_path, files)).prepare()
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "semcom").glob("*/*.py")), ids=lambda path: f"{path.parent.name}/{path.name}"
+    ("name", "text", "found"),
+    [
+        ("channels/a.py", "import semcom.files", "channels.a imports semcom.files"),
+        ("semcom/data/a.py", "def f():\n    import semcom.runs.runner", "semcom.data.a imports semcom.runs.runner"),
+        ("semcom/files.py", "import semcom.data.b", "semcom.files imports semcom.data.b"),
+        ("semcom/data/a.py", "import semcom.models.b", "semcom.data.a imports semcom.models.b"),
+        ("semcom/cli/a.py", "import figures.b", "semcom.cli.a imports figures.b"),
+        ("semcom/cli/a.py", "def f():\n    import figures.b", None),
+        ("semcom/cli/a.py", "import semcom.data.b", None),
+    ],
 )
-def test_rooms_of_semcom_read_left_to_right(path: Path) -> None:
-    own, found = names(path)
-    here = column(own[1])
-    assert here >= 0, f"{own[1]} has no place in the order of rooms"
-    for name in found:
-        parts = name.split(".")
-        if parts[0] != "semcom":
-            continue
-        assert ".".join(parts[:2]) not in ASSEMBLES, f"{path.name} imports {name}"
-        there = column(parts[1])
-        assert there < here or parts[1] == own[1], f"{path.name} imports {name}"
-
-
-def test_a_module_that_breaks_the_rule_is_found() -> None:
-    source = (
-        "if TYPE_CHECKING:\n    import figures\ndef f():\n    from semcom.methods import fedcl\nimport channels.link\n"
-    )
-    assert list(imported(ast.parse(source), lazy=True)) == ["semcom.methods.fedcl", "channels.link"]
-    assert list(imported(ast.parse(source), lazy=False)) == ["channels.link"]
+def test_an_import_of_the_wrong_direction_is_found(name: str, text: str, found: str | None, tmp_path: Path) -> None:
+    targets = ("semcom/files.py", "semcom/runs/runner.py", "semcom/data/b.py", "semcom/models/b.py", "figures/b.py")
+    graph = planted(tmp_path, {**dict.fromkeys(targets, ""), name: text})
+    assert list(wrong(graph)) == ([] if found is None else [found])

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 
-from semcom import cli
+from semcom.cli import main as cli
 from semcom.config import TrainConfig
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 from tests.methods.arms import ended, play, rounds
 from tests.worlds import gap, world
 

@@ -40,7 +40,7 @@ def test_every_export_is_there() -> None:
         _ = semcom.rnu
 
 
-QUICK = ["from semcom import RunConfig, METHODS", "import semcom.cli; semcom.cli.main(['--help'])"]
+QUICK = ["from semcom import RunConfig, METHODS", "import semcom.cli.main; semcom.cli.main.main(['--help'])"]
 
 
 @pytest.mark.parametrize("action", QUICK)

@@ -27,8 +27,10 @@ import pytest
 from channels import LINKS
 from experiments.registry import EXPERIMENTS
 from figures.registry import FIGURES
-from semcom import cli
-from semcom.registry import DATASETS, ENCODERS, METHODS
+from semcom.cli import main as cli
+from semcom.data.registry import DATASETS
+from semcom.methods.registry import METHODS
+from semcom.models.registry import ENCODERS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from semcom.config import RunConfig
-from semcom.data.datasets import Dataset
+from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.population import Population
+from semcom.data.registry import DATASETS
+from semcom.engine.store.population import Population
 from semcom.engine.world import World
-from semcom.registry import DATASETS, ENCODERS, METHODS
-from semcom.request import resolve
+from semcom.methods.registry import METHODS
+from semcom.models.registry import ENCODERS
+from semcom.runs.resolve import resolve
 
 
 @ENCODERS.register("test-conv")

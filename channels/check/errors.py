@@ -15,7 +15,7 @@ from channels import theory
 from channels.check.fading import gains, strength
 from channels.check.finding import Finding, difference, mean
 from channels.check.lab import Lab
-from channels.profiles import lent
+from channels.ofdm.profiles import lent
 
 UNITS = 200_000
 NO = 0.1

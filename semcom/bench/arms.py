@@ -22,9 +22,9 @@ from semcom.bench.names import chosen
 from semcom.bench.rounds import Rounds
 from semcom.bench.text import Cells, aligned, plural
 from semcom.bench.workloads import Workload
-from semcom.checks import COUNT, require
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
-from semcom.registry import METHODS
+from semcom.config.checks import COUNT, require
+from semcom.methods.registry import METHODS
 
 logger = logging.getLogger(__name__)
 

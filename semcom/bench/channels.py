@@ -14,8 +14,8 @@ from semcom.bench.machine import machine, one_thread
 from semcom.bench.names import chosen
 from semcom.bench.passes import CALLS, CLIENTS, FEATURES, SAMPLES, STEPS, Case, EncoderStep, Pass, seconds
 from semcom.bench.text import Cells, aligned, plural
-from semcom.checks import COUNT, require
-from semcom.engine.memory import keep_freed_memory
+from semcom.config.checks import COUNT, require
+from semcom.engine.host.memory import keep_freed_memory
 
 logger = logging.getLogger(__name__)
 

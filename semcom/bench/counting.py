@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from torch import Tensor
 
-from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.train.forward import Batch, StackedModel
 
 
 @dataclass

@@ -15,8 +15,8 @@ from semcom.bench.measurement import CaseResult, Growth, Report
 from semcom.bench.names import chosen
 from semcom.bench.variants import Variant, rounded, variants
 from semcom.bench.workloads import CASES, Case, Workload
-from semcom.checks import COUNT, require
 from semcom.config import ConfigError
+from semcom.config.checks import COUNT, require
 
 GROWTH, SMALL_GROWTH = (5, 20, 80), (2, 4)
 """Numbers of clients that the cost of growing is measured with."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from semcom.bench.variants import cores
-from semcom.results import commit, versions
+from semcom.runs.folder import commit, versions
 
 logger = logging.getLogger(__name__)
 

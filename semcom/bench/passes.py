@@ -16,10 +16,10 @@ from torch import Tensor
 from channels import Meter, make_link
 from semcom.bench.rounds import wait
 from semcom.bench.workloads import CLASSES, SNR_DB
-from semcom.engine.forward import Batch, StackedModel, channels_last
+from semcom.engine.train.forward import Batch, StackedModel, channels_last
 from semcom.models.own import own_layers
+from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.split import SplitModel
-from semcom.registry import ENCODERS, HEADS
 
 CLIENTS, SAMPLES, FEATURES = 20, 64, 64
 """K, b and d: 32 complex symbols per sample."""

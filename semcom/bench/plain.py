@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from semcom.bench.workloads import CLASSES, LEARNING_RATE, SNR_DB, Workload
 from semcom.data.federation import Federation
+from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
-from semcom.registry import ENCODERS, HEADS
 
 LAMBDA = 1 / 64
 """Weight of FedCL's regulariser, the engine's default."""

@@ -15,11 +15,11 @@ from semcom.bench.variants import Variant
 from semcom.bench.workloads import Workload
 from semcom.config import RunConfig
 from semcom.data.federation import Federation
-from semcom.engine.memory import keep_freed_memory
-from semcom.engine.ranks import ALONE, Team
+from semcom.engine.host.memory import keep_freed_memory
+from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 
 PRODUCTS = 10
 

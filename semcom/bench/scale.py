@@ -14,8 +14,8 @@ from semcom.bench.names import chosen
 from semcom.bench.text import Cells, aligned, mebibytes, plural
 from semcom.bench.variants import Variant
 from semcom.bench.workloads import Workload
-from semcom.checks import COUNT, require
 from semcom.config import ConfigError
+from semcom.config.checks import COUNT, require
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50
 """Clients, those that take part in a round, images overall, images per client."""

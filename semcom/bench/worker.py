@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import torch
 
 from semcom.bench.rounds import Job, Repeated, SharedRounds, prepare
-from semcom.engine import ranks
+from semcom.engine.host import ranks
 
 
 def main() -> None:

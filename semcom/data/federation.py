@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from semcom.data.datasets import SIDE
+from semcom.data.dataset import SIDE
 
 if TYPE_CHECKING:
-    from semcom.data.datasets import Dataset
+    from semcom.data.dataset import Dataset
     from semcom.data.partitions import Split
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from semcom.config import ConfigError, PartitionConfig
 from semcom.data import counts
 from semcom.data.archive import read_archive
-from semcom.data.datasets import Dataset, Indices
+from semcom.data.dataset import Dataset, Indices
 from semcom.files import write_atomically
 
 Lists = tuple[Indices, ...]

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from channels.link import Cost
 from semcom.config import filled
-from semcom.engine.population import Population, Prefix, in_part
+from semcom.engine.store.population import Population, Prefix, in_part
 
 if TYPE_CHECKING:
     from channels import Link

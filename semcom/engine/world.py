@@ -17,19 +17,19 @@ from channels.meter import ratio_db
 from semcom.config import ConfigError, RunConfig, filled, parse_snr, participants, rate_factor
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
-from semcom.engine.chunk import automatic
-from semcom.engine.clock import Clock
-from semcom.engine.descent import Optimizer, Project
-from semcom.engine.fit import Fit, Gradient, Log, Objective
-from semcom.engine.forward import Batch, Signal
-from semcom.engine.initial import Initial
-from semcom.engine.phase import Phase, Take
-from semcom.engine.plan import Cut, Plan, batch_sizes, pad, plan
-from semcom.engine.population import Population, Prefix, in_part
-from semcom.engine.precision import autocast_of, dtype_of, rounding
+from semcom.engine.host.clock import Clock
+from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.links import build_link
 from semcom.engine.random import keyed
-from semcom.engine.ranks import ALONE, Team
-from semcom.links import build_link
+from semcom.engine.store.initial import Initial
+from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.train.chunk import automatic
+from semcom.engine.train.descent import Optimizer, Project
+from semcom.engine.train.fit import Fit, Gradient, Log, Objective
+from semcom.engine.train.forward import Batch, Signal
+from semcom.engine.train.phase import Phase, Take
+from semcom.engine.train.plan import Cut, Plan, batch_sizes, pad, plan
+from semcom.engine.train.precision import autocast_of, dtype_of, rounding
 from semcom.models.dropout import Dropout
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, RunConfig
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.visit import View
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 
 

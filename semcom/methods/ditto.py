@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, require
-from semcom.engine.distance import proximal
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average
-from semcom.engine.visit import View
+from semcom.config.checks import NOT_NEGATIVE, require
+from semcom.engine.store.population import Population, average
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
+from semcom.methods.parts.distance import proximal
 
 
 class Ditto(FedAvg):

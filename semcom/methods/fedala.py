@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.checks import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
-from semcom.engine.descent import Optimizer
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average
-from semcom.engine.steady import train_until_steady
-from semcom.engine.visit import View
+from semcom.config.checks import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
+from semcom.engine.store.population import Population, average
+from semcom.engine.train.descent import Optimizer
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
+from semcom.methods.parts.steady import train_until_steady
 
 
 class FedALA(Method):

@@ -19,15 +19,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError, RunConfig, filled, rate_factor
-from semcom.engine.distance import proximal
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, gram, mix
-from semcom.engine.visit import View
+from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.store.population import Population, gram, mix
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
+from semcom.methods.parts.distance import proximal
 
 
 class FedAMP(Method):

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from semcom.engine.population import Population, average
-from semcom.engine.visit import View
+from semcom.engine.store.population import Population, average
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from semcom.checks import WHOLE, require
-from semcom.engine.population import Population, Prefix
-from semcom.engine.visit import View
+from semcom.config.checks import WHOLE, require
+from semcom.engine.store.population import Population, Prefix
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config import filled
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average
-from semcom.engine.prototypes import Prototypes, carry, class_means, collect, prototypes, squared_distance
-from semcom.engine.visit import View
+from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.engine.store.population import Population, average
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
+from semcom.methods.parts.prototypes import Prototypes, carry, class_means, collect, prototypes, squared_distance
 from semcom.models.scg import SCG
 
 

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, POSITIVE, require
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average, blend
-from semcom.engine.prototypes import Prototypes, contrast, prototypes
-from semcom.engine.visit import View
+from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.store.population import Population, average, blend
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
+from semcom.methods.parts.prototypes import Prototypes, contrast, prototypes
 
 
 class FedCoSR(Method):

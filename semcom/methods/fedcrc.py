@@ -12,11 +12,11 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from semcom.checks import PART, require
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average
-from semcom.engine.visit import View
+from semcom.config.checks import PART, require
+from semcom.engine.store.population import Population, average
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, require
-from semcom.engine.descent import Optimizer
-from semcom.engine.fit import Context
-from semcom.engine.forward import StackedModel
-from semcom.engine.population import Population
-from semcom.engine.prototypes import prototypes
-from semcom.engine.visit import View
+from semcom.config.checks import NOT_NEGATIVE, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Optimizer
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
+from semcom.methods.parts.prototypes import prototypes
 
 
 class FedGH(Method):

@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, POSITIVE, WHOLE, require
-from semcom.engine.collaboration import head_weights, statistics
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average, mix
-from semcom.engine.prototypes import Prototypes, moments, prototypes, squared_distance
+from semcom.config.checks import NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.engine.store.population import Population, average, mix
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
+from semcom.methods.parts.collaboration import head_weights, statistics
+from semcom.methods.parts.prototypes import Prototypes, moments, prototypes, squared_distance
 
 
 class FedPAC(FedAvg):

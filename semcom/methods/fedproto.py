@@ -12,14 +12,22 @@ from typing import Literal
 
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, require
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population
-from semcom.engine.prototypes import Prototypes, carry, class_means, collect, nearest, prototypes, squared_distance
-from semcom.engine.visit import View
+from semcom.config.checks import NOT_NEGATIVE, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
+from semcom.methods.parts.prototypes import (
+    Prototypes,
+    carry,
+    class_means,
+    collect,
+    nearest,
+    prototypes,
+    squared_distance,
+)
 
 
 class FedProto(Method):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semcom.checks import WHOLE, require
-from semcom.engine.population import Population
+from semcom.config.checks import WHOLE, require
+from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg

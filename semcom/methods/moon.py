@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, POSITIVE, require
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population
+from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg

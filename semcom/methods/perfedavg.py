@@ -17,16 +17,16 @@ from typing import Literal
 
 from torch import Tensor
 
-from semcom.checks import NOT_NEGATIVE, POSITIVE, require
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.phase import Take
-from semcom.engine.population import Population
-from semcom.engine.visit import View
+from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Take
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.slopes import moved, slope, whole_step
+from semcom.methods.parts.slopes import moved, slope, whole_step
 
 
 class PerFedAvg(FedAvg):

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from semcom.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, average, blend
-from semcom.engine.visit import View
+from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.engine.store.population import Population, average, blend
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.slopes import slope
+from semcom.methods.parts.slopes import slope
 
 
 class PFedMe(FedAvg):

@@ -15,18 +15,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from semcom.checks import COUNT, POSITIVE, SHARE, require
-from semcom.engine.augment import SMALLEST, UNIFORMS, augment
-from semcom.engine.classifiers import linear_classifiers, linear_scores
-from semcom.engine.contrastive import supervised_contrastive
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.phase import Take
-from semcom.engine.population import Population
-from semcom.engine.visit import View
+from semcom.config.checks import COUNT, POSITIVE, SHARE, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Take
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg
+from semcom.methods.parts.augment import SMALLEST, UNIFORMS, augment
+from semcom.methods.parts.classifiers import linear_classifiers, linear_scores
+from semcom.methods.parts.contrast import supervised_contrastive
 
 
 class RepPer(FedAvg):

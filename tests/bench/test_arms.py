@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from semcom import cli
 from semcom.bench.arms import ArmResult, ArmsReport, as_json, bench, table
 from semcom.bench.counting import Passes, counted
 from semcom.bench.workloads import Workload
+from semcom.cli import main as cli
 from semcom.config import ConfigError
-from semcom.engine.forward import StackedModel
-from semcom.registry import METHODS
+from semcom.engine.train.forward import StackedModel
+from semcom.methods.registry import METHODS
 from tests.worlds import world
 
 SIZES = (10, 5, 5)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from channels import LINKS
-from semcom import cli
 from semcom.bench.channels import CASES, ChannelsReport, DeviceResult, LinkResult, as_json, bench, table
 from semcom.bench.passes import FEATURES, SAMPLES, STEPS, EncoderStep, Pass, seconds
+from semcom.cli import main as cli
 from semcom.config import ConfigError
 
 CPU = torch.device("cpu")

@@ -17,10 +17,10 @@ from semcom.bench.data import synthetic
 from semcom.bench.variants import Variant
 from semcom.bench.workloads import CASES, Workload
 from semcom.config import ChannelConfig
-from semcom.engine.phase import Phase
-from semcom.engine.population import Population
+from semcom.engine.store.population import Population
+from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 from tests.worlds import client
 
 SAME = 1e-7

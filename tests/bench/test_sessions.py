@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from semcom import cli
 from semcom.bench import contest, machine
 from semcom.bench.contest import Entry, entered, take_turns
 from semcom.bench.engine import Wanted
@@ -21,6 +20,7 @@ from semcom.bench.rounds import Job, prepare
 from semcom.bench.session import Session, environment
 from semcom.bench.variants import Variant, cores, rounded, variants
 from semcom.bench.workloads import CASES
+from semcom.cli import main as cli
 from semcom.config import ConfigError, RunError
 
 TINY = Job(Variant("products"), size=64)

@@ -12,7 +12,7 @@ from channels import Link, make_link
 from channels.check import CHECKS, Finding, Lab, findings, table
 from channels.check.finding import difference, exact, mean, probability, second_moment
 from channels.fading import AWGN, Ideal, Rayleigh
-from channels.ofdm import OFDM
+from channels.ofdm.link import OFDM
 
 LAB = Lab(torch.device("cpu"))
 

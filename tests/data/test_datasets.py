@@ -12,8 +12,11 @@ import pytest
 from PIL import Image
 
 from semcom.config import ConfigError, DataConfig
-from semcom.data.datasets import Dataset, cache_folder, digits, load, read_folder, read_npz, shrink
-from semcom.registry import DATASETS
+from semcom.data.dataset import Dataset
+from semcom.data.load import load
+from semcom.data.readers import read_folder, read_npz, shrink
+from semcom.data.registry import DATASETS
+from semcom.data.sources import cache_folder, digits
 
 ROOT = os.environ.get("SEMCOM_DATA")
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcom.data.datasets import Dataset
+from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, federate
 from semcom.data.partitions import Split
 

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from semcom.config import ConfigError, PartitionConfig
-from semcom.data.datasets import Dataset
+from semcom.data.dataset import Dataset
 from semcom.data.partitions import Split, default_shots, partition, write_split
 
 PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)

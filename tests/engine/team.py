@@ -16,17 +16,17 @@ from torch import Tensor
 
 from channels import Link
 from semcom.config import ConfigError
-from semcom.engine import ranks
-from semcom.engine.checkpoint import restore, state_dict
-from semcom.engine.descent import Diverged
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population
-from semcom.engine.ranks import Team
-from semcom.engine.visit import View, confusion
+from semcom.engine.host import ranks
+from semcom.engine.host.ranks import Team
+from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Diverged
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import View, confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
+from semcom.runs.checkpoint import restore, state_dict
 from tests import worlds
 
 Found = dict[str, Any]

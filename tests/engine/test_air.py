@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.population import Population
+from semcom.engine.store.population import Population
 from semcom.engine.world import World
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 from tests import worlds
 
 BOTH = ("encoder.", "head.")

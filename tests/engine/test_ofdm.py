@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds

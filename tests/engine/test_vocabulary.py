@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.descent import gradients
-from semcom.engine.distance import proximal
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.phase import Phase, Take
 from semcom.engine.random import keyed
+from semcom.engine.train.descent import gradients
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase, Take
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
+from semcom.methods.parts.distance import proximal
 from tests import worlds
 from tests.engine.visits import (
     MIXED,

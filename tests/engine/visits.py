@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.descent import gradients
-from semcom.engine.distance import proximal
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population
+from semcom.engine.store.population import Population
+from semcom.engine.train.descent import gradients
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
+from semcom.methods.parts.distance import proximal
 from tests import worlds
 
 SIZES = (7, 3, 1, 5)

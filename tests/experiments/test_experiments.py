@@ -9,8 +9,8 @@ import pytest
 
 from experiments.base import SCALES, Experiment, Grid, set_fields
 from experiments.registry import EXPERIMENTS, experiment
-from semcom.checks import check
 from semcom.config import ConfigError, RunConfig, fill, run_hash
+from semcom.config.checks import check
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 

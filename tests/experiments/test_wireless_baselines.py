@@ -16,7 +16,7 @@ from figures import baselines
 from figures.style import ieee
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.runner import Result
+from semcom.runs.runner import Result
 
 CLEAN = RunConfig(
     partition=PartitionConfig(kind="shots", ways=2, shots=10, shots_spread=4, test_per_class=6),

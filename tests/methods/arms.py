@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.population import Population
-from semcom.engine.visit import View
+from semcom.engine.store.population import Population
+from semcom.engine.train.visit import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 from tests.methods.by_hand import Toy
 from tests.worlds import client, toy, world
 

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.engine import fit
-from semcom.engine.checkpoint import restore, state_dict
-from semcom.engine.fit import Context
-from semcom.engine.forward import Batch, StackedModel
-from semcom.engine.population import Population, Resting
-from semcom.engine.rows import Disk
-from semcom.engine.visit import confusion
+from semcom.engine.store.population import Population, Resting
+from semcom.engine.store.rows import Disk
+from semcom.engine.train import fit
+from semcom.engine.train.fit import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.visit import confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
+from semcom.runs.checkpoint import restore, state_dict
 from tests.engine.ops import Ops, Words
 from tests.methods.arms import ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.population import Population
+from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from semcom.methods.fedala import FedALA
 from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world

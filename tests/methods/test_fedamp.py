@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError
-from semcom.engine.population import gram
+from semcom.engine.store.population import gram
 from semcom.engine.world import World
 from semcom.methods.fedamp import FedAMP
 from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, play, rounds

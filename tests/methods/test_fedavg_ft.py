@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.visit import confusion
-from semcom.registry import METHODS
+from semcom.engine.train.visit import confusion
+from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, storages, toy_world
 from tests.worlds import gap, world
 

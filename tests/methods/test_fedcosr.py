@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.forward import Batch
-from semcom.engine.prototypes import Prototypes, contrast
+from semcom.engine.train.forward import Batch
 from semcom.methods.fedcosr import FedCoSR
+from semcom.methods.parts.prototypes import Prototypes, contrast
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import gap, world

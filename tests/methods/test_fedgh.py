@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.population import Population
+from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.prototypes import moments
 from semcom.methods.fedpac import FedPAC
+from semcom.methods.parts.prototypes import moments
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, random_federation, world

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.prototypes import nearest
 from semcom.methods.fedproto import FedProto
+from semcom.methods.parts.prototypes import nearest
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.worlds import gap, world
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
 from tests.worlds import world
 
 GOLDEN = Path(__file__).with_name("golden.json")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.checkpoint import restore, state_dict
 from semcom.methods.lg_fedavg import LGFedAvg
+from semcom.runs.checkpoint import restore, state_dict
 from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world

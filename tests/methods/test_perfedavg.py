@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError
-from semcom.engine.checkpoint import restore, state_dict
-from semcom.engine.fit import Context, Log
-from semcom.engine.forward import Batch, StackedModel
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.perfedavg import PerFedAvg
-from semcom.registry import METHODS
+from semcom.methods.registry import METHODS
+from semcom.runs.checkpoint import restore, state_dict
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, tensors, world

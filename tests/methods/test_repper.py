@@ -11,15 +11,15 @@ import torch
 from torch.nn import functional
 
 from semcom.config import ConfigError
-from semcom.engine.augment import UNIFORMS, augment
-from semcom.engine.classifiers import fitted
-from semcom.engine.visit import confusion
+from semcom.engine.train.visit import confusion
 from semcom.engine.world import World
 from semcom.methods import repper
+from semcom.methods.parts.augment import UNIFORMS, augment
+from semcom.methods.parts.classifiers import fitted
 from semcom.methods.repper import RepPer
-from tests.engine.test_contrastive import gradient
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
+from tests.methods.parts.test_contrast import gradient
 from tests.worlds import client, gap, ragged, random_federation, world
 
 HEADS: Any = pytest.mark.parametrize("head", ["mlp", "svm", "lr"])

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from semcom.models.dropout import Dropout
 from semcom.models.own import own_layers
-from semcom.registry import ENCODERS
+from semcom.models.registry import ENCODERS
 from tests import worlds
 from tests.methods.arms import rounds
 

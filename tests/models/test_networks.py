@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from semcom.config import ConfigError
+from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
 from semcom.models.split import SplitModel
-from semcom.registry import ENCODERS, HEADS
 from tests import worlds
 
 

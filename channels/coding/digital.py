@@ -1,0 +1,193 @@
+"""The link `digital`: quantiser, 5G LDPC, QAM, the channel, soft demapping, decoder, and back to numbers.
+
+A sample is a codeword of its own in as many channel uses as the analog links take, d/2. So bits per number = code rate
+x log2(constellation) / 2, and two of the three choose the third.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
+from channels.coding.modem import Modem, codewords, modem
+from channels.coding.qam import SIZES, check_size
+from channels.coding.quantise import Quantiser
+from channels.fading import AWGN, Rayleigh, Rician
+from channels.link import Link, Rows
+from channels.meter import Meter
+from channels.options import one_of
+from channels.power import PAIR, check_even, to_features, to_pairs
+from channels.split import Hop
+
+OPTIONS = {"awgn": (), "rayleigh": ("coherence",), "rician": ("coherence", "k_factor_db")}
+"""Fading -> the options of its own that it has."""
+
+
+class Digital(Link):
+    """Features as coded bits over AWGN or block fading that the receiver knows; 16-QAM at rate 1/2 unless told.
+
+    What is decoded is dequantised, whether all parity checks hold or not: some wrong bits do less harm than none. The
+    gradient passes straight through quantiser and channel; numbers that get no bits are not sent and have none.
+
+    Args:
+        bits: per number; a fraction gives some numbers one bit more than others.
+        modulation: constellation size, 4, 16, 64 or 256.
+        code_rate: information bits per coded bit, 1/5 to 948/1024.
+        fading: "awgn", "rayleigh" or "rician".
+        coherence: as `Rayleigh` (None: "sample"); not for "awgn".
+        k_factor_db: as `Rician` (None: 9); for "rician" only.
+        downlink: "noisy": gradients take the same way, scaled by their r.m.s.; "ideal": they are exact.
+
+    Raises:
+        ValueError: one line for another value, or for three that do not belong together.
+    """
+
+    def __init__(
+        self,
+        *,
+        bits: float | None = None,
+        modulation: int | None = None,
+        code_rate: float | None = None,
+        fading: str = "awgn",
+        coherence: str | None = None,
+        k_factor_db: float | None = None,
+        downlink: str = "noisy",
+    ) -> None:
+        super().__init__(equaliser="none", downlink=downlink)
+        self.bits, self.modulation, self.code_rate = settle(bits, modulation, code_rate)
+        self.fading = fading
+        self.carrier = carrier(fading, coherence, k_factor_db)
+        """The link whose channel the symbols cross."""
+        self.coherence = getattr(self.carrier, "coherence", None)
+        self.k_factor_db = getattr(self.carrier, "k_factor_db", None)
+
+    def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
+        """This link. Raises ValueError where samples of `d` features make no codeword."""
+        codewords(self.payload(d), d // 2, self.modulation)
+        return self
+
+    def payload(self, d: int) -> int:
+        """Information bits of a sample of `d` features: an even number, since both numbers of a pair get the same."""
+        check_even(d)
+        most = math.floor(HIGHEST_RATE * d / 2 * math.log2(self.modulation))
+        return 2 * min(max(1, round(self.bits * d / 2)), most // 2)
+
+    def draw(
+        self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """As the link of the fading: noise and gains of d/2 symbols per sample."""
+        return self.carrier.draw(sizes, d, generator, dtype)
+
+    def gain(self, rows: Rows) -> Tensor | None:
+        """h."""
+        return self.carrier.gain(rows)
+
+    def transmit(self, symbols: Tensor, up: Rows, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
+        """As the link of the fading, with MMSE where it fades: what is sent uncoded does not pass the digital chain."""
+        return self.carrier.transmit(symbols, up, snr_db, meter=meter)
+
+    def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
+        """The realisation `rows`, with what codes features like `like` `[k, b, d]`."""
+        plain = super()._hop(rows, snr_db, like, meter)
+        d, device = like.shape[-1], like.device
+        bits = self.payload(d)
+        quantiser = Quantiser(d // 2, bits, device)
+        coder = modem(bits, d // 2, self.modulation, device)
+        return CodedHop(
+            plain.gain, None, quantiser.sent, plain.noise, plain.deviation, meter, quantiser=quantiser, modem=coder
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedHop(Hop):
+    """One realised crossing of the channel by coded bits; `effective` is 0 for pairs that are not sent."""
+
+    quantiser: Quantiser
+    modem: Modem
+
+    def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
+        """Pairs `[k, b, s]` at the other end; padding is not sent and arrives as zeros."""
+        scale = torch.as_tensor(unit / PAIR, dtype=symbols.real.dtype, device=symbols.device)
+        numbers = to_features(symbols) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
+        valid = torch.ones(symbols.shape[:-1], dtype=torch.bool, device=symbols.device) if mask is None else mask
+        arrived = torch.zeros_like(numbers)
+        arrived[valid] = self._carry(numbers[valid], valid)
+        return to_pairs(arrived * scale)
+
+    def _carry(self, numbers: Tensor, valid: Tensor) -> Tensor:
+        """Numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
+        sent = self.modem.symbols(self.quantiser.bits(numbers))
+        gain = None if self.gain is None else _rows(self.gain, valid)
+        heard = sent if gain is None else gain * sent
+        noise = None if self.noise is None else _rows(self.deviation, valid) * _rows(self.noise, valid)
+        if self.meter is not None:
+            self.meter.add(heard, noise, 1.0, None)
+        bits, _ = self.modem.receive(heard if noise is None else heard + noise, gain)
+        return self.quantiser.values(bits, numbers.dtype)
+
+
+def settle(bits: float | None, modulation: int | None, code_rate: float | None) -> tuple[float, int, float]:
+    """Bits per number, constellation size and code rate from those that are given.
+
+    Bits alone get the smallest constellation that carries them at rate 1/2 or less. Otherwise what is missing of
+    constellation and rate is 16-QAM and 1/2.
+
+    Raises:
+        ValueError: for a value that is not possible, or three that do not belong together.
+    """
+    if code_rate is not None and not LOWEST_RATE <= code_rate <= HIGHEST_RATE:
+        raise ValueError(f"code_rate: {code_rate!r} is not a number from 1/5 to 948/1024")
+    if bits is not None and not 0 < bits < math.inf:
+        raise ValueError(f"bits: {bits!r} is not a positive number of bits per value")
+    if modulation is None:
+        modulation = 16 if bits is None else _modulation(bits, code_rate)
+    m = check_size(modulation)
+    if bits is None:
+        code_rate = 1 / 2 if code_rate is None else code_rate
+        return code_rate * m / 2, modulation, code_rate
+    needed = 2 * bits / m
+    if code_rate is not None and not math.isclose(needed, code_rate, rel_tol=1e-3):
+        raise ValueError(
+            f"bits: {bits:g} is not code_rate x log2(modulation) / 2 = {code_rate * m / 2:g}; give two of the three"
+        )
+    if not LOWEST_RATE <= needed <= HIGHEST_RATE:
+        raise ValueError(
+            f"bits: {bits:g} per value need code rate {needed:.3g} with modulation {modulation}; 1/5 to 948/1024 exist"
+        )
+    return bits, modulation, needed
+
+
+def _modulation(bits: float, code_rate: float | None) -> int:
+    """The constellation for `bits` per number. Raises ValueError where none has the code rate that is given."""
+    known = [check_size(size) for size in SIZES]
+    if code_rate is None:
+        return 2 ** next((m for m in known if 2 * bits / m <= 1 / 2), known[-1])
+    m = 2 * bits / code_rate
+    near = min(known, key=lambda one: abs(one - m))
+    if not math.isclose(near, m, rel_tol=1e-3):
+        raise ValueError(
+            f"bits: {bits:g} per value at code_rate {code_rate:g} need {m:g} bits per symbol; 2, 4, 6, 8 exist"
+        )
+    return 2**near
+
+
+def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
+    """The link of a fading. Raises ValueError for one that is not known, or an option that would do nothing."""
+    one_of("fading", fading, list(OPTIONS))
+    kinds: dict[str, type[Link]] = {"awgn": AWGN, "rayleigh": Rayleigh, "rician": Rician}
+    given: dict[str, Any] = {"coherence": coherence, "k_factor_db": k_factor_db}
+    for name, value in given.items():
+        if value is not None and name not in OPTIONS[fading]:
+            raise ValueError(f"{name}: {value!r} has no effect with fading {fading}")
+    return kinds[fading](**{name: value for name, value in given.items() if value is not None})
+
+
+def _rows(values: Tensor, valid: Tensor) -> Tensor:
+    """The rows `[N, ...]` of `values`, broadcastable to `[k, b, ...]`, where `valid` `[k, b]`."""
+    return values.expand(*valid.shape, values.shape[-1])[valid]

@@ -1,0 +1,164 @@
+"""The classical chain: an image is compressed to the rate that the channel uses allow, coded, sent, and decoded.
+
+    chain = ImageChain(uses=512, modulation=16, code_rate=1/2, codec="webp")
+    received = chain.send(images, snr_db=9.0, generator=torch.Generator().manual_seed(0))
+    received.images, received.lost, received.payload, received.headers
+
+An image is lost where it does not fit at the lowest quality, where its checksum fails, or where its file cannot be
+decoded. The checksum is a CRC of 16 bits.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from channels.coding import codec as files
+from channels.coding.digital import carrier
+from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
+from channels.coding.modem import modem
+from channels.coding.qam import check_size
+from channels.options import one_of
+from channels.theory import noise_power
+
+CHECKSUM = 2
+"""Bytes."""
+BLOCK = 2**18
+"""Symbols that are sent at once: it bounds memory."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """What became of n images.
+
+    Attributes:
+        images: uint8, as they were sent; black where they were lost.
+        lost: bool `[n]`.
+        payload: bytes of each image proper that were sent, int64 `[n]`; 0 where none fitted.
+        headers: bytes of header that its file has beside, sent or not, int64 `[n]`.
+    """
+
+    images: Tensor
+    lost: Tensor
+    payload: Tensor
+    headers: Tensor
+
+
+class ImageChain:
+    """Sends images, each in a given number of channel uses, through AWGN or block fading that the receiver knows.
+
+    Args:
+        uses: complex channel uses of an image.
+        modulation: constellation size, 4, 16, 64 or 256.
+        code_rate: information bits per coded bit; `channels.coding.mcs.choose` gives both for an SNR.
+        codec: "webp" or "jpeg".
+        headers: "sent", within the uses, or "free": known to the receiver.
+        fading: "awgn", "rayleigh" or "rician".
+        coherence: as `Rayleigh` (None: "sample", here an image); not for "awgn".
+        k_factor_db: as `Rician`; for "rician" only.
+
+    Raises:
+        ValueError: one line for any other value.
+    """
+
+    def __init__(
+        self,
+        uses: int,
+        modulation: int = 16,
+        code_rate: float = 1 / 2,
+        codec: str = "webp",
+        *,
+        headers: str = "sent",
+        fading: str = "awgn",
+        coherence: str | None = None,
+        k_factor_db: float | None = None,
+    ) -> None:
+        if not isinstance(uses, int) or uses < 1:
+            raise ValueError(f"uses: {uses!r} is not a whole number of at least 1")
+        if not LOWEST_RATE <= code_rate <= HIGHEST_RATE:
+            raise ValueError(f"code_rate: {code_rate!r} is not a number from 1/5 to 948/1024")
+        self.uses, self.modulation = uses, modulation
+        self.bits = math.floor(code_rate * check_size(modulation) * uses)
+        self.room = self.bits // 8 - CHECKSUM
+        """Bytes that an image may have."""
+        if self.room < 1:
+            raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
+        self.codec, self.headers = one_of("codec", codec, files.CODECS), one_of("headers", headers, files.HEADERS)
+        self.carrier = carrier(fading, coherence, k_factor_db)
+        """The link whose channel the symbols cross."""
+
+    def send(self, images: Tensor, snr_db: float, generator: torch.Generator) -> Received:
+        """Images uint8 `[n, channels, height, width]`, with 1 or 3 channels, as they arrive.
+
+        `generator` is the only source of randomness; symbols are sent and decoded on its device.
+
+        Raises:
+            ValueError: for other images.
+        """
+        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+            raise ValueError(f"images: {images.dtype} {list(images.shape)} is not uint8 [n, 1 or 3, height, width]")
+        pixels = np.ascontiguousarray(images.permute(0, 2, 3, 1).cpu().numpy())
+        sent = [self._fit(image) for image in _flat(pixels)]
+        arrived = self._carry([data for data, _ in sent], snr_db, generator)
+        read, lost = np.zeros_like(pixels), torch.ones(len(pixels), dtype=torch.bool)
+        for i, data in enumerate(arrived):
+            image = files.read(data, _flat(pixels).shape[1:], self.codec, self.headers) if data else None
+            if image is not None:
+                _flat(read)[i], lost[i] = image, False
+        headers = torch.tensor([count for _, count in sent], dtype=torch.int64)
+        length = torch.tensor([len(data) for data, _ in sent], dtype=torch.int64)
+        payload = length - headers if self.headers == "sent" else length
+        back = torch.from_numpy(read).permute(0, 3, 1, 2).contiguous()
+        return Received(back.to(images.device), lost, payload, headers)
+
+    def _fit(self, image: np.ndarray) -> tuple[bytes, int]:
+        """The bytes of the best quality that has room, and the file's bytes of header; nothing where none has."""
+        each = files.payloads(image.tobytes(), image.shape, self.codec, self.headers)
+        return next((sent for sent in reversed(each) if len(sent[0]) <= self.room), (b"", 0))
+
+    def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
+        """Each file as it arrives, padded with zeros; nothing where there was none, or its checksum fails."""
+        arrived = [b""] * len(data)
+        sent = [i for i, file in enumerate(data) if file]
+        size = max(1, BLOCK // self.uses)
+        for start in range(0, len(sent), size):
+            block = sent[start : start + size]
+            for i, got in zip(block, self._block([data[i] for i in block], snr_db, generator), strict=True):
+                arrived[i] = got
+        return arrived
+
+    def _block(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
+        """`_carry` of some files at once, all of which are there."""
+        device = generator.device
+        padded = [file.ljust(self.room, b"\0") for file in data]
+        bits = np.stack([np.unpackbits(np.frombuffer(file + _checksum(file), np.uint8)) for file in padded])
+        spare = self.bits - bits.shape[1]
+        coder = modem(self.bits, self.uses, self.modulation, device)
+        symbols = coder.symbols(torch.nn.functional.pad(torch.from_numpy(bits).to(device), (0, spare)))
+        rows = self.carrier.draw([len(data)], 2 * self.uses, generator)
+        gain = self.carrier.gain(rows)
+        heard = symbols if gain is None else gain * symbols
+        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * rows["noise"], gain)
+        packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
+        return [_checked(row.tobytes()) for row in packed]
+
+
+def _flat(pixels: np.ndarray) -> np.ndarray:
+    """`[n, height, width, 1]` as `[n, height, width]`, as Pillow has grey images; others as they are. A view."""
+    return pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+
+
+def _checksum(file: bytes) -> bytes:
+    """The CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that nothing but zeros does not pass."""
+    return binascii.crc_hqx(file, 0xFFFF).to_bytes(CHECKSUM, "big")
+
+
+def _checked(data: bytes) -> bytes:
+    """A file that arrived with its checksum; nothing where that does not fit."""
+    file = data[:-CHECKSUM]
+    return file if _checksum(file) == data[-CHECKSUM:] else b""

@@ -1,0 +1,88 @@
+"""Bits over complex symbols: 5G LDPC, scrambling, QAM; and back, by max-log demapping and decoding.
+
+A block of bits becomes one codeword, or as few of equal length as LDPC's longest allows. What does not fill them is
+padded with zeros: so is a block of fewer bits than LDPC's shortest, or than its lowest rate would hold.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from channels.coding.ldpc import HIGHEST_RATE, LONGEST, LONGEST_SLOW, LOWEST_RATE, SHORTEST, SLOW_RATE, code
+from channels.coding.qam import QAM
+
+
+@lru_cache(maxsize=32)
+def modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
+    """The `Modem` of these numbers, made once."""
+    return Modem(bits, uses, modulation, device)
+
+
+def codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
+    """How `bits` bits in `uses` symbols are coded: number of codewords, information and coded bits of each.
+
+    Raises:
+        ValueError: where they would need a code rate that 5G does not have.
+    """
+    m = modulation.bit_length() - 1
+    held = max(bits, math.ceil(LOWEST_RATE * uses * m))
+    count = math.ceil(held / (LONGEST if held > SLOW_RATE * uses * m else LONGEST_SLOW))
+    n = uses // count * m
+    k = max(-(-bits // count), SHORTEST, math.ceil(LOWEST_RATE * n))
+    if k > HIGHEST_RATE * n:
+        raise ValueError(f"bits: {bits} do not fit into {uses} uses of {m} bits; codewords hold {SHORTEST} at least")
+    return count, k, n
+
+
+class Modem:
+    """Sends blocks of `bits` bits in `uses` symbols each.
+
+    Args:
+        bits: information bits of a block.
+        uses: complex symbols of a block.
+        modulation: constellation size, 4, 16, 64 or 256.
+        device: where it works.
+
+    Raises:
+        ValueError: for another constellation, or too many bits.
+    """
+
+    def __init__(self, bits: int, uses: int, modulation: int, device: torch.device) -> None:
+        self.bits, self.uses = bits, uses
+        self._qam = QAM(modulation, device)
+        self._count, self._k, self._n = codewords(bits, uses, modulation)
+        self._used = self._count * self._n // self._qam.bits
+        self._code = code(self._k, self._n, self._qam.bits, device)
+        # Scrambled as in 5G: bits that are not evenly 0 and 1 would change the power of the symbols.
+        scramble = torch.randint(2, (self._n,), generator=torch.Generator().manual_seed(self._n))
+        self._flip = (1.0 - 2.0 * scramble).to(device)
+
+    def symbols(self, bits: Tensor) -> Tensor:
+        """Symbols, complex64 `[N, uses]` with E|symbol|^2 = 1, of bits (0 or 1, any type) `[N, bits]`."""
+        blocks = len(bits)
+        filled = torch.nn.functional.pad(bits.float(), (0, self._count * self._k - self.bits))
+        coded = self._code.encode(filled.reshape(blocks * self._count, self._k))
+        symbols = self._qam.symbols((1.0 - 2.0 * coded) * self._flip < 0).reshape(blocks, self._used)
+        return torch.nn.functional.pad(symbols, (0, self.uses - self._used))
+
+    def receive(self, received: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Bits, bool `[N, bits]`, and which blocks were decoded (all parity checks hold), bool `[N]`.
+
+        Args:
+            received: h x + n, complex `[N, uses]`.
+            gain: h, known to the receiver, complex, `[N, uses]` or `[N, 1]`; None: 1.
+        """
+        blocks, used = len(received), self._used
+        if gain is None:
+            llr = self._qam.llr(received[:, :used])
+        else:
+            strength = (gain.real.square() + gain.imag.square()).to(torch.float32)
+            equal = received * gain.conj() / strength.clamp_min(torch.finfo(torch.float32).tiny)
+            llr = self._qam.llr(equal[:, :used]).unflatten(1, (used, self._qam.bits)) * strength[:, :used, None]
+        llr = llr.reshape(blocks * self._count, self._n) * self._flip
+        bits, good = self._code.decode(llr)
+        return bits.reshape(blocks, self._count * self._k)[:, : self.bits], good.view(blocks, self._count).all(1)

@@ -1,0 +1,1 @@
+"""The command line: flags, commands, and what they print."""

@@ -1,0 +1,113 @@
+"""`semcom channel-check`: the physical layer against its closed forms, with the installed versions and on a device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from channels import theory
+from channels.check import CHECKS, LIMIT, Finding, Lab, findings, table
+from semcom.config import AirConfig, ConfigError, RunError
+from semcom.engine.air import Air, Traffic
+from semcom.files import write_atomically
+from semcom.runs.folder import versions
+from semcom.runs.resolve import find_device
+
+CLIENTS = (4, 20)
+BAND, SAMPLES, FEATURES = 240, 90, 64
+"""Subcarriers, and a mini-batch that fills a slot of them: 240 x 12 = 90 x 32."""
+
+
+def channel_check(device: str, seed: int, json: str | None) -> None:
+    """Prints the table and writes it to a file.
+
+    Args:
+        device: "auto", "cpu", "cuda", ...
+        seed: of every draw.
+        json: the file, if there is to be one.
+
+    Raises:
+        ConfigError: no such device, or no place for the file.
+        RunError: something is wrong; the table shows it.
+    """
+    if json is not None and Path(json).is_dir():
+        raise ConfigError(f"json: {json!r} is a folder; give a file")
+    lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
+    installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
+    print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
+    found = list(findings(lab, {**CHECKS, "accounting": accounting}))
+    print(table(found))
+    if json is not None:
+        facts = {"versions": versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
+        write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
+        print(f"written to {json}")
+    _judge(found)
+
+
+def accounting(lab: Lab) -> Iterator[Finding]:
+    """K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
+    links = {"AWGN": ("awgn", {}), "OFDM": ("ofdm", {"profile": "rayleigh", "subcarriers": BAND})}
+    for name, (kind, options) in links.items():
+        alone = _traffic(lab, 1, kind, options)
+        for clients in CLIENTS:
+            together = _traffic(lab, clients, kind, options)
+            title, longer = f"{name}, {clients} clients in a band", theory.airtime_s(1.0, clients, 1.0)
+            yield _ratio(f"{title}: airtime of each / alone", longer, together.airtime_s, alone.airtime_s)
+            yield _ratio(f"{title}: energy of each / alone", 1.0, together.energy_j, alone.energy_j)
+
+
+def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
+    """What each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
+
+    def nothing(*_: Any) -> Any:
+        raise AssertionError("counting draws nothing and sends nothing")
+
+    link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
+    air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing)
+    air.begin(clients)
+    air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, classes=1)
+    return Traffic(**air.per_client_round()["up"])
+
+
+def _ratio(quantity: str, expected: float, count: float, alone: float) -> Finding:
+    """Of two counts, exact but for rounding."""
+    return Finding(quantity, expected, count / alone, expected * np.finfo(float).eps, None)
+
+
+@dataclass(frozen=True)
+class CheckFlags:
+    """Measures the channels against their closed forms: theory, measured, standard error, deviation.
+
+    The exit status is 1 if any deviation is beyond five standard errors.
+    """
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
+    seed: int = 0
+    """Of every draw: the same seed measures the same numbers."""
+    json: str | None = None
+    """File that the table is written to as well."""
+
+
+def _judge(found: list[Finding]) -> None:
+    """Says that all is well. Raises RunError where it is not."""
+    wrong = [f for f in found if not f.agrees]
+    if wrong:
+        first = wrong[0]
+        raise RunError(
+            f"{len(wrong)} of {len(found)} quantities are beyond {LIMIT:g} standard errors; the first: "
+            f"{first.quantity}: {first.measured:.5g} is not {first.theory:.5g}"
+        )
+    print(f"{len(found)} quantities, all within {LIMIT:g} standard errors")
+
+
+def _plain(f: Finding) -> dict[str, Any]:
+    """A finding for a JSON file, which knows no infinity."""
+    return asdict(f) | {"deviation": f.deviation if math.isfinite(f.deviation) else None}

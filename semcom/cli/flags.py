@@ -1,0 +1,321 @@
+"""The command line's flags: tyro makes them from the configuration's dataclasses, and every error is one line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+import io
+import json
+import os
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
+
+import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from semcom.config import ConfigError, RunConfig, build_hyper, from_dict
+from semcom.config.checks import check_types
+from semcom.methods.registry import METHODS
+from semcom.runs.plugins import load_plugins
+
+T = TypeVar("T")
+Level = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Early:
+    """What has to be known before the other flags can be read."""
+
+    name: str | None
+    """The first word, if it is no flag: a method, an experiment, a figure."""
+    rest: list[str]
+    """The words that are left."""
+    config: str | None = None
+    """A stored config.json."""
+    plugins: tuple[str, ...] = ()
+    """See RunConfig."""
+    log_level: Level = "info"
+    """What is logged to stderr."""
+    profile: bool = False
+    """Whether the time is measured by its parts."""
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """Trains every run of an experiment's grid, prints its table and draws its figure."""
+
+    scale: Literal["smoke", "small", "paper"] | None = None
+    """smoke: digits, seconds; small: real images, two cores; paper: the paper's numbers (None: the cheapest)."""
+    jobs: int = 1
+    """Runs that train at the same time, each in a process of its own."""
+    backend: Literal["loky", "ray"] = "loky"
+    """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
+    out: str | None = None
+    """Folder of the results (None: results/EXPERIMENT-SCALE)."""
+    data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
+    """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
+    device: str | None = None
+    """cpu, cuda, cuda:1, ... (None: CUDA where there is one)."""
+
+
+@dataclass(frozen=True)
+class FigureFlags:
+    """Draws a figure from the results of a sweep."""
+
+    results: str | None = None
+    """Folder of a sweep (None: the one in results/ with the largest scale)."""
+    out: str | None = None
+    """Folder of the drawn files (None: figures/rendered/SCALE)."""
+
+
+@dataclass(frozen=True)
+class ListFlags:
+    """Lists what there is: `semcom list WHAT`, or `semcom list methods NAME` for all about one method.
+
+    WHAT: methods, channels, datasets, experiments or benches.
+    """
+
+
+class _EarlyParser(argparse.ArgumentParser):
+    """An argument parser whose errors are ConfigErrors."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse would print."""
+        field_first = re.sub(r"^argument --([\w-]+): ", r"\1: ", message)
+        raise ConfigError(field_first.replace("expected one argument", "no value is given"))
+
+
+def read_early(argv: Sequence[str], config: bool = False) -> Early:
+    """Takes the name, --plugin, --log-level and, for `train`, --config and --profile out. Raises ConfigError."""
+    parser = _EarlyParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--plugin", action="append", default=[])
+    parser.add_argument("--log-level", default="info")
+    if config:
+        parser.add_argument("--config")
+        parser.add_argument("--profile", action="store_true")
+    known, rest = parser.parse_known_args(list(argv))
+    name = rest.pop(0) if rest and not rest[0].startswith("-") else None
+    levels = typing.get_args(Level)
+    if known.log_level not in levels:
+        raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
+    file, profile = getattr(known, "config", None), getattr(known, "profile", False)
+    return Early(name, rest, file, tuple(known.plugin), known.log_level, profile)
+
+
+def read_config(path: str) -> RunConfig:
+    """The configuration stored in a config.json. Raises ConfigError."""
+    try:
+        config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"config: {path!r} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
+    check_types(config)
+    return config
+
+
+def read_train(early: Early) -> RunConfig:
+    """The configuration of `semcom train`: the flags over --config over the defaults.
+
+    `--help` prints the flags, with the method's own ones where a method is named, and raises SystemExit.
+
+    Raises:
+        ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
+    """
+    base = read_config(early.config) if early.config else RunConfig()
+    plugins = tuple(dict.fromkeys((*base.plugins, *early.plugins)))
+    load_plugins(plugins)
+    method = early.name or (base.method if early.config else None)
+    if method is None and not HELP & set(early.rest):
+        raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
+    hyper = METHODS.get(method).Hyper if method else None
+    own = base.hyper if early.config and method == base.method else None
+    values = {f.name: getattr(base, f.name) for f in dataclasses.fields(RunConfig)}
+    values |= {"method": method or base.method, "plugins": plugins, "hyper": hyper and build_hyper(hyper, own)}
+    flags = _train_flags(hyper)
+    parsed = parse(flags, f"semcom train {method or 'METHOD'}", early.rest, flags(**values))
+    return RunConfig(**{name: getattr(parsed, name) for name in values})
+
+
+PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
+
+
+def _train_flags(hyper: type | None) -> type[RunConfig]:
+    """RunConfig with `hyper` spelled --method.NAME, and with the flags that only the command line has."""
+    own: Any = Annotated[Any, tyro.conf.Suppress]
+    if hyper is not None:
+        own = Annotated[hyper, tyro.conf.arg(name="method", help="The method's own hyperparameters.")]
+    plugins = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
+    extra: list[Any] = [
+        ("method", tyro.conf.Suppress[str], field(default="fedcl")),
+        ("hyper", own, field(default=None)),
+        ("plugins", plugins, field(default=())),
+        ("config", Annotated[str | None, tyro.conf.arg(help="A stored config.json; flags override it.")], None),
+        ("profile", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
+        ("log_level", Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
+    ]
+    text = "Trains one method. METHOD comes first; its own flags are --method.NAME."
+    return dataclasses.make_dataclass("Flags", extra, bases=(RunConfig,), namespace={"__doc__": text}, frozen=True)
+
+
+def parse(flags: type[T], prog: str, argv: Sequence[str], default: T | None = None) -> T:
+    """The dataclass `flags` filled from the words of a command line.
+
+    Raises:
+        ConfigError: a flag or value that is wrong, in one line.
+        SystemExit: after `--help`.
+    """
+    default, box = flags() if default is None else default, io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box), contextlib.nullcontext() if HELP & set(argv) else _unwrapped():
+            parsed, unknown = tyro.cli(
+                flags, prog=prog, args=list(argv), default=default, return_unknown_args=True, registry=_types()
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise ConfigError(_one_line(box.getvalue())) from None
+    if unknown:
+        raise ConfigError(_unknown(unknown[0], default))
+    return parsed
+
+
+HELP = {"-h", "--help"}
+
+
+@contextlib.contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Makes tyro believe in a very wide terminal, since wrapping would break the words of an error."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100000"
+    try:
+        yield
+    finally:
+        os.environ.pop("COLUMNS")
+        if before is not None:
+            os.environ["COLUMNS"] = before
+
+
+_PLAIN = {
+    r"^Error parsing --([\w.-]+): ": r"\1: ",
+    r"^Missing value for argument '--([\w.-]+)'.*": r"\1: no value is given",
+}
+"""tyro's wording -> that of ConfigError."""
+
+
+def _one_line(box: str) -> str:
+    """What a boxed error of tyro says, without its frame and its pointers to the help."""
+    inner: list[str] = []
+    for line in box.splitlines()[1:]:  # without the title
+        if line.strip("│╰╯─- "):
+            inner.append(line.strip("│ "))
+        elif inner:  # a rule or an empty line ends the message
+            break
+    text = " ".join(" ".join(inner).split())
+    for pattern, plain in _PLAIN.items():
+        text = re.sub(pattern, plain, text)
+    return text or "the command line cannot be read"
+
+
+def _unknown(word: str, default: Any) -> str:
+    """The error for a word that is no flag, with the nearest one."""
+    if not word.startswith("-"):
+        return f"{word!r} is not expected here; flags begin with --"
+    near = difflib.get_close_matches(word.split("=")[0].replace("_", "-"), _names(default, "--"), n=1)
+    return f"{word}: no such flag; " + (f"did you mean {near[0]}?" if near else "--help shows them all")
+
+
+def _names(part: Any, prefix: str) -> list[str]:
+    """The flags of a dataclass instance and of its sections."""
+    names: list[str] = []
+    for f in dataclasses.fields(part):
+        name = prefix + {"hyper": "method", "plugins": "plugin"}.get(f.name, f.name).replace("_", "-")
+        value = getattr(part, f.name)
+        if prefix == "--" and f.name in ("method", "hyper") and not dataclasses.is_dataclass(value):
+            continue  # a place on the command line, not a flag
+        names += _names(value, f"{name}.") if dataclasses.is_dataclass(value) else [name]
+    return names
+
+
+_SCALARS: Mapping[Any, tuple[str, str]] = {
+    int: ("INT", "whole number"),
+    float: ("FLOAT", "number"),
+    str: ("STR", "text"),
+}
+"""Type -> what the help and what an error call it."""
+
+
+def _types() -> ConstructorRegistry:
+    """How numbers, texts, choices and their unions are read and shown: shorter than tyro's own way."""
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_simple)
+    return registry
+
+
+def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """Literal, int, float and float | str, each with `| None` and with a tuple of the same, and tuples of int.
+
+    Anything else is tyro's.
+    """
+    union = typing.get_origin(info.type) in (typing.Union, types.UnionType)
+    members = [m for m in (typing.get_args(info.type) if union else [info.type]) if m is not type(None)]
+    optional = union and type(None) in typing.get_args(info.type)
+    if len(members) == 1 and typing.get_origin(members[0]) is Literal:
+        choices = typing.get_args(members[0])
+        return _spec(f"{{{','.join(choices)}}}", optional, False, lambda word: _choice(word, choices))
+    if members == [tuple[int, ...]]:
+        return _spec("INT", optional, True, lambda word: _scalar(word, [int]), single=False)
+    scalars = [kind for kind in _SCALARS if kind in members]
+    many = [kind for kind in scalars if types.GenericAlias(tuple, (kind, ...)) in members]
+    if not scalars or len(members) != len(scalars) + len(many):
+        return None
+    name = "|".join(_SCALARS[kind][0] for kind in scalars)
+    return _spec(name, optional, bool(many), lambda word: _scalar(word, scalars))
+
+
+def _spec(
+    name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True
+) -> PrimitiveConstructorSpec[Any]:
+    """A flag shown as `name` that takes one word or many, each read by `one`; None is read where it is `optional`.
+
+    One word alone is a `single` value, or a list of one, where no word at all is an empty list.
+    """
+
+    def read(words: list[str]) -> Any:
+        if optional and words == ["None"]:
+            return None
+        values = tuple(one(word) for word in words)
+        if single and not values:
+            raise ValueError("no value is given; give one or several")
+        return values[0] if single and len(values) == 1 else values
+
+    several = f"{name} [{name} ...]" if single else f"[{name} ...]"
+    return PrimitiveConstructorSpec(
+        nargs="*" if many else 1,
+        metavar=several if many else name,
+        instance_from_str=read,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(v) for v in (value if isinstance(value, tuple) else (value,))],
+    )
+
+
+def _choice(word: str, choices: Sequence[str]) -> str:
+    """A word that has to be one of `choices`."""
+    if word not in choices:
+        raise ValueError(f"{word!r} is not one of {', '.join(choices)}")
+    return word
+
+
+def _scalar(word: str, scalars: Sequence[Any]) -> Any:
+    """A word as the first of the types that takes it."""
+    for kind in scalars:
+        with contextlib.suppress(ValueError):
+            return kind(word)
+    raise ValueError(f"{word!r} is not a {_SCALARS[scalars[-1]][1]}")

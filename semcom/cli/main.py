@@ -1,0 +1,270 @@
+"""The command `semcom` and its exit status: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import semcom
+from semcom.config import ConfigError, RunError
+
+if TYPE_CHECKING:
+    from channels.registry import Registry
+    from semcom.cli.flags import Early
+
+USAGE = """\
+usage: semcom COMMAND [NAME] [FLAGS]
+
+Federated learning of semantic communication over noisy channels.
+
+commands:
+  train METHOD        train one method and print its result
+  sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
+  figure FIGURE       draw a figure from the results of a sweep
+  bench WHAT          measure speed; WHAT: engine, scale, channels or arms
+  channel-check       measure the channels against theory
+  list WHAT           WHAT: methods, channels, datasets, experiments or benches
+  list methods NAME   all about one method and its hyperparameters
+
+`semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
+flags: --help, --version
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status; an error is one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _dispatch(words)
+        sys.stdout.flush()
+    except ConfigError as error:
+        return _fail(error, 2)
+    except (RunError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            return _reader_gone()
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except SystemExit as stop:  # tyro printed its help
+        return stop.code if isinstance(stop.code, int) else 0
+    return 0
+
+
+def _fail(error: object, status: int) -> int:
+    """Prints one line and hands the exit status on."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"semcom: error: {text}" if status != 130 else f"semcom: {text}", file=sys.stderr)
+    return status
+
+
+def _reader_gone() -> int:
+    """The reader of the output (`semcom ... | head`) has closed it: nothing more can be said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
+    return 1
+
+
+def _dispatch(words: list[str]) -> None:
+    """Carries out the command that the first word names."""
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in ("-h", "--help"):
+        print(USAGE, end="")
+    elif command == "--version":
+        print(f"semcom {semcom.__version__}")
+    elif command in COMMANDS:
+        COMMANDS[command](rest)
+    elif not command:
+        raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS)} (see semcom --help)")
+    else:
+        raise ConfigError(f"command: {command!r} is unknown; known are {', '.join(COMMANDS)}")
+
+
+@contextlib.contextmanager
+def _request() -> Iterator[None]:
+    """While a request is read and checked, any ValueError says that it is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _logging(level: str) -> Iterator[None]:
+    """Log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    logging.getLogger().addHandler(handler)
+    loggers = [logging.getLogger(package) for package in ("semcom", "channels", "experiments", "figures")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        for logger, old in zip(loggers, before, strict=True):
+            logger.setLevel(old)
+        logging.getLogger().removeHandler(handler)
+
+
+def train(words: list[str]) -> None:
+    """`semcom train METHOD`."""
+    from semcom.cli import flags
+    from semcom.cli import printing as report
+
+    with _request():
+        early = flags.read_early(words, config=True)
+        wanted = flags.read_train(early)  # first, since `resolve` imports torch
+        config = semcom.resolve(wanted)
+    with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
+        result = semcom.run(config, on_round=progress, profile=early.profile)
+    from semcom.engine.host.ranks import launched_rank
+
+    if launched_rank():
+        return  # of several that torchrun started, the first one speaks
+    print(report.result_table(result.summary))
+    if early.profile:
+        print(report.time_table(result.summary["seconds"]))
+    if result.out is not None:
+        print(f"written to {result.out}")
+
+
+def sweep(words: list[str]) -> None:
+    """`semcom sweep EXPERIMENT`."""
+    from experiments.registry import EXPERIMENTS
+    from experiments.sweep import sweep as carry_out
+    from semcom.cli import flags
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("experiment", early, EXPERIMENTS)
+        wanted = flags.parse(flags.SweepFlags, f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
+        overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
+    with _logging(early.log_level):
+        chosen = {field: value for field, value in overrides.items() if value is not None}
+        table = carry_out(
+            name, scale=wanted.scale, jobs=wanted.jobs, backend=wanted.backend, out=wanted.out, overrides=chosen
+        )
+        print(f"table: {table}")
+        _draw(EXPERIMENTS.get(name).figure, results=table, out=table.parent)
+
+
+def figure(words: list[str]) -> None:
+    """`semcom figure FIGURE`."""
+    from figures.registry import FIGURES
+    from semcom.cli import flags
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("figure", early, FIGURES)
+        wanted = flags.parse(flags.FigureFlags, f"semcom figure {name or 'FIGURE'}", early.rest)
+    with _logging(early.log_level):
+        _draw(name, results=wanted.results, out=wanted.out)
+
+
+def _draw(name: str | None, results: Path | str | None, out: Path | str | None) -> None:
+    """Renders a figure, if there is one, and prints where it lies."""
+    from figures import render
+
+    for path in render(name, results=results, out=out) if name else ():
+        print(f"figure: {path}")
+
+
+def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
+    """The name that a command was given; ConfigError if there is none, ValueError if nothing is called so."""
+    from semcom.cli.flags import HELP
+    from semcom.runs.plugins import load_plugins
+
+    load_plugins(early.plugins)
+    if early.name is not None:
+        registry.get(early.name)
+    elif not HELP & set(early.rest):
+        raise ConfigError(f"{kind}: none is given; known are {', '.join(registry.names())}")
+    return early.name or ""
+
+
+def bench(words: list[str]) -> None:
+    """`semcom bench WHAT`."""
+    from semcom.bench.commands import BENCHES, Bench
+    from semcom.cli import flags
+
+    with _request():
+        early = flags.read_early(words)
+        name = _known("bench", early, BENCHES)
+        kind = BENCHES.get(name) if name else Bench
+        wanted = flags.parse(kind, f"semcom bench {name or 'WHAT'}", early.rest)
+    with _logging(early.log_level):
+        wanted.carry_out()
+
+
+def channel_check(words: list[str]) -> None:
+    """`semcom channel-check`."""
+    from semcom.cli import flags
+    from semcom.cli.channel_check import CheckFlags
+    from semcom.cli.channel_check import channel_check as carry_out
+    from semcom.runs.plugins import load_plugins
+
+    with _request():
+        early = flags.read_early(words)
+        if early.name is not None:
+            raise ConfigError(f"channel-check: {early.name!r} is not expected here; flags begin with --")
+        load_plugins(early.plugins)
+        wanted = flags.parse(CheckFlags, "semcom channel-check", early.rest)
+    with _logging(early.log_level):
+        carry_out(wanted.device, wanted.seed, wanted.json)
+
+
+def show(words: list[str]) -> None:
+    """`semcom list WHAT`, and `semcom list methods NAME`."""
+    from semcom.cli import flags, listing
+    from semcom.runs.plugins import load_plugins
+
+    with _request():
+        early = flags.read_early(words)
+        named = early.name == "methods" and early.rest and not early.rest[0].startswith("-")
+        method = early.rest.pop(0) if named else None
+        flags.parse(flags.ListFlags, "semcom list", early.rest)
+        if early.name not in LISTS:
+            found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
+            raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")
+        load_plugins(early.plugins)
+    if early.name != "methods":
+        print(_titles(early.name))
+    else:
+        print(listing.overview() if method is None else listing.details(method))
+
+
+def _titles(what: str) -> str:
+    """What each entry of a registry is, a line each."""
+    module, attribute = LISTS[what].split(":")
+    registry = getattr(importlib.import_module(module), attribute)
+    width = max(map(len, registry.names())) + 2
+    return "\n".join(f"{name:<{width}}{_title(registry.get(name))}" for name in registry.names())
+
+
+def _title(entry: Any) -> str:
+    """What an entry of a registry is, in one line."""
+    text = getattr(entry, "title", None) or entry.__doc__ or ""
+    return text.strip().partition("\n")[0]
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "train": train,
+    "sweep": sweep,
+    "figure": figure,
+    "bench": bench,
+    "channel-check": channel_check,
+    "list": show,
+}
+LISTS = {
+    "methods": "semcom.methods.registry:METHODS",
+    "channels": "channels:LINKS",
+    "datasets": "semcom.data.registry:DATASETS",
+    "experiments": "experiments.registry:EXPERIMENTS",
+    "benches": "semcom.bench.commands:BENCHES",
+}
+"""What can be listed -> its registry."""

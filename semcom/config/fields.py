@@ -1,0 +1,230 @@
+"""The fields of a run: frozen dataclasses that the command line, the results and Python share.
+
+A field that is `None` is open: `semcom.resolve` fills it from the preset or the common defaults, and the resolved
+configuration is what is stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which images."""
+
+    name: str = "digits"
+    """A dataset of `semcom list datasets`, or the path of an .npz file or of an image folder."""
+    root: str | None = None
+    """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
+
+
+@dataclass(frozen=True)
+class PartitionConfig:
+    """How the images are divided over the clients."""
+
+    kind: Literal["shots", "dirichlet", "dirichlet-client", "pathological", "iid", "file"] = "shots"
+    """Name of the partition."""
+    ways: int = 3
+    """m of `shots`: classes per client."""
+    shots: int | None = None
+    """q of `shots`: training samples per class and client (None: 100; 15 on digits)."""
+    ways_spread: int = 0
+    """`shots`: client k owns m_k classes, uniform in [ways - spread, ways + spread]."""
+    shots_spread: int = 0
+    """`shots`: client k owns q_k samples of each, uniform in [shots - spread, shots + spread]."""
+    test_per_class: int = 200
+    """`shots`: most test images per class and client."""
+    beta: float = 0.1
+    """Concentration of `dirichlet` and `dirichlet-client`."""
+    min_size: int = 10
+    """`dirichlet`: fewest samples of a client, redrawn until met (0: the plain form)."""
+    classes: int = 2
+    """`pathological`: classes per client."""
+    fraction: float = 1.0
+    """Part of the dataset that is divided at all (not for `shots` and `file`)."""
+    test: Literal["merged", "own"] = "merged"
+    """Tests of the other kinds: `merged` and split per client, or the dataset's `own` in the same proportions."""
+    test_fraction: float = 0.25
+    """Test part of each client's samples where `test` is `merged`."""
+    validation: float = 0.0
+    """Part of each client's training samples that is set aside for validation."""
+    scarce: tuple[int, ...] = ()
+    """Clients that keep only `scarce_fraction` of their training samples."""
+    scarce_fraction: float = 0.1
+    """See `scarce`."""
+    path: str | None = None
+    """`file`: the .npz that holds train_0, test_0, train_1, ..."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The split model: semantic encoder at the client, semantic decoder (head) at the base station."""
+
+    encoder: str = "dcgan"
+    """An encoder of `semcom list encoders`, or a comma list that the clients take in turn (mixed architectures)."""
+    head: str = "linear"
+    """A head of `semcom list heads`."""
+    features: int = 64
+    """d: real features per image, d/2 complex symbols."""
+    init: Literal["common", "client"] = "common"
+    """Initial weights: the same for all clients (of one architecture), or drawn per client."""
+
+
+SNRS = ("snr_db", "downlink_snr_db", "test_snr_db")
+"""Fields of ChannelConfig that every link takes, and that are no option of it."""
+
+
+@dataclass(frozen=True)
+class ChannelConfig:
+    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it.
+
+    Fields after the SNRs are options of links. `None` is the link's own default, and one that the chosen link does not
+    take is refused.
+    """
+
+    kind: str = "awgn"
+    """A link of `semcom list channels`."""
+    snr_db: float | str = 10.0
+    """Uplink SNR in dB: a number, one per client ("9,12,6"), a range drawn per client and round ("0:18"), or inf."""
+    downlink_snr_db: float | str | None = None
+    """SNR in dB of the gradients' downlink (None: as `snr_db`)."""
+    test_snr_db: float | str | None = None
+    """SNR in dB of the tests (None: as `snr_db`); a comma list gives a curve."""
+    downlink: Literal["noisy", "ideal"] | None = None
+    """Whether the gradients of a split method cross the channel too (None: noisy)."""
+    equaliser: Literal["mmse", "zf", "none"] | None = None
+    """Receiver of the fading links (None: mmse)."""
+    coherence: Literal["symbol", "sample", "batch", "round"] | None = None
+    """How long a fading coefficient of `rayleigh`, `rician` or a `digital` one of them lasts (None: sample)."""
+    k_factor_db: float | None = None
+    """`rician`: power of the line of sight over that of the scattered part, in dB (None: 9)."""
+    profile: str | None = None
+    """`ofdm`: rayleigh (flat), tdl-a to tdl-e or cdl-a to cdl-e (None: tdl-a)."""
+    csi: Literal["perfect", "ls"] | None = None
+    """`ofdm`: what the receiver knows of the channel (None: perfect); ls: what it estimates from the pilots."""
+    pilots: int | tuple[int, ...] | None = None
+    """`ofdm`: pilot symbols of a slot of 14, from 0 (None: 2 and 11)."""
+    subcarriers: int | None = None
+    """`ofdm`: of the whole band (None: as many as the clients' mini-batches need in one slot)."""
+    shares: float | tuple[float, ...] | None = None
+    """`ofdm`: each client's part of the band (None: those that take part share it equally)."""
+    spacing_khz: float | None = None
+    """`ofdm`: between subcarriers (None: 15)."""
+    cyclic_prefix: float | None = None
+    """`ofdm`: length of the cyclic prefix over that of a symbol without it (None: 1/14)."""
+    delay_spread_ns: float | None = None
+    """`ofdm`: r.m.s. delay spread of TDL and CDL profiles (None: 100)."""
+    carrier_ghz: float | None = None
+    """`ofdm`: carrier frequency of TDL and CDL profiles (None: 3.5)."""
+    speed_mps: float | None = None
+    """`ofdm`: speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
+    bits: float | None = None
+    """`digital`: bits per value, code_rate x log2(modulation) / 2 (None: what the other two give, or 1)."""
+    modulation: int | None = None
+    """`digital`: constellation size, 4, 16, 64 or 256 (None: what the other two give, or 16)."""
+    code_rate: float | None = None
+    """`digital`: information bits per coded bit, 1/5 to 948/1024 (None: what the other two give, or 1/2)."""
+    fading: Literal["awgn", "rayleigh", "rician"] | None = None
+    """`digital`: the channel that its symbols cross (None: awgn)."""
+
+    def options(self) -> dict[str, Any]:
+        """The options of the link that are set, by name."""
+        names = (f.name for f in dataclasses.fields(self) if f.name not in ("kind", *SNRS))
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+@dataclass(frozen=True)
+class AirConfig:
+    """What else is exchanged (parameters, prototypes) and how it is counted."""
+
+    parameters: Literal["ideal", "analog"] = "ideal"
+    """`ideal`: error-free; `analog`: uncoded through the run's channel."""
+    bits_per_float: int = 32
+    """Size of a number that is sent error-free."""
+    bits_per_use: float = 2.0
+    """Rate of error-free exchange, bit per complex channel use (2: uncoded QPSK)."""
+    bandwidth_hz: float | None = None
+    """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
+    symbol_energy: float = 1.0
+    """Es: energy of one complex symbol, in joule (1: energies count symbols)."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Schedule and optimiser, the same for every arm unless the user or the preset says otherwise."""
+
+    rounds: int | None = None
+    """T: communication rounds (None: 60, or the preset's)."""
+    local_epochs: int | tuple[int, ...] | None = None
+    """E: local epochs per round, one value or one per client (None: 1, or the preset's)."""
+    local_steps: int | None = None
+    """Steps per client and round instead of local epochs (None: epochs, or the preset's steps)."""
+    batch_size: int | None = None
+    """Mini-batch (None: 50, or the preset's)."""
+    lr: float | tuple[float, ...] | None = None
+    """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
+    lr_milestones: tuple[int, ...] | None = None
+    """Rounds from which on the rate is `lr_decay` times what it was (None: none, or those of the preset's rate)."""
+    lr_decay: float | tuple[float, ...] | None = None
+    """Factor at each milestone, one for all or one per milestone (None: 0.1, or those of the preset's milestones)."""
+    optimizer: Literal["adam", "sgd"] | None = None
+    """Local optimiser, new at every round (None: adam, or the preset's)."""
+    momentum: float | None = None
+    """Momentum of `sgd` (None: 0, or the preset's)."""
+    weight_decay: float | None = None
+    """Weight decay (None: 0, or the preset's)."""
+    participation: float | None = None
+    """Part of the clients that takes part in a round (None: 1, or the preset's)."""
+    preset: Literal["common", "paper"] = "common"
+    """What fills open fields: the common defaults, or the arm's own paper."""
+    through_link: bool = True
+    """Whether local training of arms that are not split sees a simulated channel."""
+    eval_every: int = 10
+    """Rounds between evaluations; each of the last ten rounds is evaluated."""
+    eval_clients: int | None = None
+    """Clients that are evaluated, drawn once per run (None: all)."""
+    checkpoint_every: int = 10
+    """Rounds between checkpoints; there is one at the end too."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run: a method on data, divided over clients, through a channel."""
+
+    method: str = "fedcl"
+    """An arm of `semcom list methods`."""
+    hyper: Any = None
+    """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
+    data: DataConfig = field(default_factory=DataConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    air: AirConfig = field(default_factory=AirConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    clients: int = 20
+    """K: number of clients."""
+    new_clients: int = 0
+    """Further clients, which take no part in training and join at the end; they too get a part of the images."""
+    new_data: str | None = None
+    """A dataset that the new clients divide among themselves (None: the run's images are divided over all clients)."""
+    new_steps: int = 100
+    """Steps that a new client trains a head of its own."""
+    seed: int = 0
+    """Every draw of the run follows from it."""
+    plugins: tuple[str, ...] = ()
+    """Python files or modules, imported first, that register own methods, channels, encoders or datasets."""
+    out: str | None = None
+    """Folder of the run's results (None: nothing is written)."""
+    device: str = "auto"
+    """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
+    precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"
+    """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
+    chunk: int | Literal["auto"] = "auto"
+    """k: clients trained at once (auto: from the device, the network and free memory)."""
+    processes: int = 1
+    """Processes that share the clients of this run, on a CPU one thread each; `torchrun` starts its own."""
+    store: Literal["auto", "device", "host", "disk"] = "auto"
+    """Where models of clients lie that take no part: memory of the device or the host, or a file (auto: first fit)."""

@@ -1,0 +1,56 @@
+"""A dataset: every image as a single uint8 array, training images first, then the test images.
+
+Legend: N images, C channels, H x W pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from semcom.config import ConfigError
+
+SIDE = 32
+"""Height and width that every model takes."""
+
+Bytes = npt.NDArray[np.uint8]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled images in memory.
+
+    Raises ConfigError if the arrays do not fit each other.
+    """
+
+    name: str
+    """What the user called it."""
+    images: Bytes
+    """uint8 `[N, C, H, W]`, 0..255, H and W at most 32; training images first, then test images."""
+    labels: Indices
+    """int64 `[N]`, 0 .. len(classes) - 1."""
+    train_size: int
+    """How many of the images are training images."""
+    classes: tuple[str, ...]
+    """Names of the classes."""
+
+    def __post_init__(self) -> None:
+        count, sides = len(self.images), self.images.shape[2:]
+        require(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
+        require(self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]")
+        require(min(sides) > 0 and max(sides) <= SIDE, self.name, f"images are {sides}, not 1 to {SIDE} pixels a side")
+        require(self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}")
+        require(self.labels.dtype == np.int64, self.name, f"labels are {self.labels.dtype}, not int64")
+        require(0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images")
+        low, high = int(self.labels.min()), int(self.labels.max())
+        require(low >= 0, self.name, f"label {low} is negative; labels are 0 to {len(self.classes) - 1}")
+        require(high < len(self.classes), self.name, f"label {high}, but there are {len(self.classes)} classes")
+
+
+def require(holds: bool, name: str, problem: str) -> None:
+    """Raises ConfigError about dataset `name` unless `holds`."""
+    if not holds:
+        raise ConfigError(f"data.name: {name!r}: {problem}")

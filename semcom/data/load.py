@@ -1,0 +1,33 @@
+"""The dataset of a run: by name, or by the path of an .npz file or of an image folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semcom.config import ConfigError, DataConfig
+from semcom.data.dataset import Dataset
+from semcom.data.readers import read_folder, read_npz
+from semcom.data.registry import DATASETS
+
+
+def load(config: DataConfig) -> Dataset:
+    """The dataset of a run.
+
+    Raises ConfigError for a name that is neither known nor a path, a root that is missing, and files that are
+    missing or damaged.
+    """
+    if config.root is not None and not Path(config.root).expanduser().is_dir():
+        raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
+    if config.name in DATASETS:
+        dataset = DATASETS.get(config.name)(config.root and str(Path(config.root).expanduser()))
+        if not isinstance(dataset, Dataset):
+            raise ConfigError(
+                f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
+            )
+        return dataset
+    path = Path(config.name).expanduser()
+    if path.is_dir():
+        return read_folder(path)
+    if path.is_file() or path.suffix == ".npz":
+        return read_npz(path)
+    raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")

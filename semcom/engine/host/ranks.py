@@ -1,0 +1,306 @@
+"""Processes that share the clients of one run: the work of a round is divided, the State is the same everywhere.
+
+Every rank carries out the same method on the same State; in a `fit` each trains its part of the clients, and what they
+trained is exchanged. So a method needs to know nothing of ranks, and what the base station computes is computed by all.
+The processes are those of `torchrun`, or are started here, on this machine, with one thread each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from signal import SIGABRT, strsignal
+from traceback import format_exception_only
+from typing import IO, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from semcom.config import ConfigError, RunError
+
+PATIENCE = timedelta(days=1)
+"""How long a rank waits for another, which may train for hours; a dead one is noticed by its closed connection."""
+
+BACKEND = "gloo"
+"""Exchange goes by the hosts' memories, also between accelerators: once a phase, and a dead rank is noticed."""
+
+FIRST = "first to fail"
+"""Where a worker that failed before any other leaves the line about it."""
+
+Work = Callable[["Team", bytes], None]
+"""What a process that is started here carries out: `(team, payload)`."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """The ranks of a run, seen from one of them.
+
+    Attributes:
+        rank: this process, 0 to size - 1; rank 0 reads and writes files.
+        size: number of processes.
+        local_rank: this process among those of its machine.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    def share(self, costs: np.ndarray) -> list[np.ndarray]:
+        """Positions of the work items `[n]` that each rank does, ascending; the dearest first to whom has least."""
+        load, parts = np.zeros(self.size), [[] for _ in range(self.size)]  # type: tuple[np.ndarray, list[list[int]]]
+        for i in np.argsort(-np.asarray(costs), kind="stable"):
+            rank = int(load.argmin())
+            parts[rank].append(int(i))
+            load[rank] += costs[i]
+        return [np.sort(np.array(part, dtype=np.int64)) for part in parts]
+
+    def exchange(self, mine: Any) -> list[Any]:
+        """Small values (containers, tensors on the host) of every rank, in the order of ranks."""
+        if self.size == 1:
+            return [mine]
+        everyone: list[Any] = [None] * self.size
+        dist.all_gather_object(everyone, mine)
+        return everyone
+
+    def gather(self, mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
+        """Rows `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
+        if self.size == 1:
+            return [mine]
+        sent = mine.cpu()
+        padded = sent.new_zeros(max(counts), *sent.shape[1:])
+        padded[: len(sent)] = sent
+        everyone = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(everyone, padded)
+        return [rows[:n].to(mine.device) for rows, n in zip(everyone, counts, strict=True)]
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Sum over ranks."""
+        if self.size == 1:
+            return values
+        total = values.to("cpu", copy=True)
+        dist.all_reduce(total)
+        return total.to(values.device)
+
+    def broadcast(self, values: Tensor) -> None:
+        """Overwrites `values` (on the host) by those of rank 0."""
+        if self.size > 1:
+            dist.broadcast(values, 0)
+
+    def tell(self, value: Any) -> Any:
+        """What rank 0 gives here (containers, tensors on the host)."""
+        told = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(told, 0)
+        return told[0]
+
+
+ALONE = Team()
+
+
+@contextmanager
+def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[Team]:
+    """The ranks of torchrun where it started this process, else `processes` of this machine.
+
+    Args:
+        processes: number of processes, this one included.
+        target: "module:function" that the others carry out.
+        payload: makes what they get.
+
+    Raises:
+        ConfigError: torchrun has started processes, and more are asked for.
+        RunError: a process that was started here ended before its time.
+    """
+    if dist.is_available() and dist.is_torchelastic_launched():
+        if processes > 1:
+            raise ConfigError(f"processes: {processes} in each process of torchrun; leave it out, torchrun starts them")
+        with _torchrun() as ranks:
+            yield ranks
+    elif processes == 1:
+        with alone() as ranks:
+            yield ranks
+    else:
+        with local(processes, target, payload()) as ranks:
+            yield ranks
+
+
+def launched_rank() -> int:
+    """This process's rank among those of torchrun, 0 without it."""
+    return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
+
+
+@contextmanager
+def alone() -> Iterator[Team]:
+    """This process by itself, also with one thread: of two, one mostly waits for the other."""
+    threads = _one_thread()
+    try:
+        yield ALONE
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _torchrun() -> Iterator[Team]:
+    """The ranks that torchrun started."""
+    threads = _one_thread()
+    dist.init_process_group(BACKEND, timeout=PATIENCE)
+    try:
+        yield Team(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
+    finally:
+        dist.destroy_process_group()
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
+    """Starts processes on this machine that carry out `target`; this one is rank 0. They end with it.
+
+    Raises:
+        ConfigError: this torch has no `torch.distributed`.
+        RunError: one of them ended before its time.
+    """
+    if processes == 1:
+        yield ALONE
+        return
+    if not dist.is_available():
+        raise ConfigError("processes: this torch is built without torch.distributed; leave it at 1")
+    store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False)
+    store.set("payload", payload)  # type: ignore[arg-type]
+    threads = _one_thread()
+    workers: list[_Worker] = []
+    try:
+        workers.extend(_Worker(store.port, rank, processes, target) for rank in range(1, processes))
+        with _blame(store, workers):
+            _wait(store, workers)
+            with _loopback():
+                dist.init_process_group(BACKEND, store=store, rank=0, world_size=processes, timeout=PATIENCE)
+            yield Team(0, processes, 0)
+    finally:
+        for worker in workers:
+            worker.end()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        torch.set_num_threads(threads)
+
+
+class _Worker:
+    """A process with one rank."""
+
+    def __init__(self, port: int, rank: int, size: int, target: str) -> None:
+        self.rank = rank
+        self.complaint: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
+        start = "from semcom.engine.host.ranks import work; work()"
+        words = [sys.executable, "-c", start, str(port), str(rank), str(size), target]
+        # In a session of its own: an interrupt from the keyboard is rank 0's to answer, which keeps the last state.
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.complaint,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+
+    def last_words(self) -> str:
+        """Why it ended, in a line."""
+        status = self.process.returncode
+        if status is not None and status < 0:
+            return f"{strsignal(-status)} (signal {-status})"
+        self.complaint.seek(0)
+        lines = self.complaint.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {status}"
+
+    def end(self) -> None:
+        """Ends it, if it has not ended."""
+        self.process.kill()
+        self.process.wait()
+        self.complaint.close()
+
+
+def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
+    """Returns when all workers are ready to join; raises RuntimeError when one has ended."""
+    while not store.check([f"ready {worker.rank}" for worker in workers]):
+        if any(worker.process.poll() is not None for worker in workers):
+            raise RuntimeError("a process ended while it started")
+        time.sleep(0.01)
+
+
+@contextmanager
+def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
+    """Turns the broken connection that a dead worker leaves into its last words."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, RunError):
+            raise
+        patience = time.monotonic() + 2.0  # its connection closes a little before it has ended
+        while (words := _complaint(store, workers)) is None and time.monotonic() < patience:
+            time.sleep(0.01)
+        if words is None:
+            raise
+        raise RunError(words) from error
+
+
+def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
+    """What is known of the worker that failed first, if one has: with it the connections of the others broke."""
+    ended = [worker for worker in workers if worker.process.poll()]
+    # One that was killed could not tell; one that aborts may do so because of a broken connection.
+    killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
+    if not killed and store.check([FIRST]):
+        return store.get(FIRST).decode()
+    return next((_ended(worker.rank, worker.last_words()) for worker in killed + ended), None)
+
+
+def _ended(rank: int, words: str) -> str:
+    """The line about a process that failed."""
+    return f"process {rank} of this run ended: {words}"
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Keeps the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
+    name = "GLOO_SOCKET_IFNAME"
+    if name in os.environ or not sys.platform.startswith("linux"):
+        yield
+        return
+    os.environ[name] = "lo"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def _one_thread() -> int:
+    """Takes one thread, as there is a process for each core; returns how many there were."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    return threads
+
+
+def work() -> None:
+    """The life of a process that `local` started; its words are port, rank, number of processes and target."""
+    port, rank, size = (int(word) for word in sys.argv[1:4])
+    module, _, function = sys.argv[4].partition(":")
+    carry_out: Work = getattr(importlib.import_module(module), function)
+    _one_thread()
+    store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
+    payload = store.get("payload")
+    store.set(f"ready {rank}", "")
+    try:
+        with _loopback():
+            dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        carry_out(Team(rank, size, rank), payload)
+    except BaseException as error:
+        with suppress(RuntimeError):  # rank 0 has gone
+            if store.add("failures", 1) == 1:
+                store.set(FIRST, _ended(rank, format_exception_only(error)[-1].partition("\n")[0]))
+        raise

@@ -1,0 +1,170 @@
+"""The models that a run starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.dropout import _DropoutNd
+
+from semcom.config import ConfigError, RunConfig, filled, participants
+from semcom.data.federation import Federation
+from semcom.engine.host.memory import SHARE, free_memory
+from semcom.engine.host.ranks import Team
+from semcom.engine.random import build, global_draws
+from semcom.engine.store.population import Cohort, Population, Prefix, Resting, in_part
+from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
+from semcom.engine.train.precision import dtype_of
+from semcom.models.own import own_layers
+from semcom.models.registry import ENCODERS, HEADS
+from semcom.models.split import SplitModel
+
+M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass
+class Initial:
+    """Makes initial models, with keyed weights.
+
+    Attributes:
+        config: of the run.
+        federation: its images and classes say what goes in and out.
+        device: where models work.
+        shelves: how many cohorts have been laid down.
+        networks: architectures by encoder: populations of one run hold the same objects.
+    """
+
+    config: RunConfig
+    federation: Federation
+    device: torch.device
+    shelves: int = 0
+    networks: dict[str, SplitModel] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of all weights."""
+        return dtype_of(self.config.precision)
+
+    def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
+        """A population of one for a network that the base station owns; its weights are keyed by `name`."""
+        tensors = _tensors(build(factory, self.config.seed, "init", name), self.dtype)
+        rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
+        return Population((Cohort(_template(factory), rows, np.array([0])),))
+
+    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> Resting:
+        """Initial models of the clients `ids`, which have the same encoder."""
+        model, classes = self.config.model, len(self.federation.classes)
+        factories = self._factories(encoder)
+        for prefix in (shared,) if isinstance(shared, str) else shared:
+            if not any(part.startswith(prefix) for part in factories):
+                raise ValueError(f"{prefix!r} is no part that clients can share; known are {', '.join(factories)}")
+        names = {"encoder.": encoder, "head.": model.head}
+        network = self._network(encoder, factories)
+
+        def start(part: str, client: int) -> dict[str, Tensor]:
+            """A part's initial tensors: one build for all where the start is common, or the part is."""
+            own = model.init == "client" and not in_part(part, shared)
+            key = (part, names[part], *((client,) if own else ()))
+            tensors = _tensors(build(factories[part], self.config.seed, "init", *key), self.dtype)
+            return {part + name: t.to(self.device) for name, t in tensors.items()}
+
+        def record(client: int) -> Tensor:
+            row = {n: t[None] for part in own_parts for n, t in start(part, client).items()}
+            return layout.pack(row, 1)[0]
+
+        first = {part: start(part, int(ids[0])) for part in factories}
+        tried = {name: t for row in first.values() for name, t in row.items()}
+        _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
+        own_parts = [part for part in factories if not in_part(part, shared)]
+        layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
+        common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
+        once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
+        initial = record if own_parts and model.init == "client" else lambda client: once
+        return Resting(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
+
+    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> Resting:
+        """Clients' own numbers beside their models: like the tensors `names`, all `value` at first."""
+        network = self._network(encoder, self._factories(encoder))
+        like = network.state_dict()
+        first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
+        layout = Layout.of(first)
+        record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
+        rows = Rows(layout, self._shelf(layout.size, team), lambda client: record)
+        return Resting(network, rows, {}, ids, self.device)
+
+    def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
+        """What builds the parts of a model."""
+        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
+        return {
+            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
+            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
+        }
+
+    def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
+        """The architecture with an encoder: one object per run."""
+        if encoder not in self.networks:
+            self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
+        return self.networks[encoder]
+
+    def _shelf(self, size: int, team: Team) -> Shelf:
+        """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
+        store = self.config.store
+        self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
+        if store == "auto":
+            turns = filled(self.config.train.rounds) * participants(self.config)
+            # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
+            alive = 2 * size * min(self.config.clients, turns) * team.size
+            places = {"device": self.device, "host": torch.device("cpu")}
+            room = {name: free_memory(place) / SHARE for name, place in places.items()}
+            store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
+        if store == "disk":
+            folder = None if self.config.out is None else Path(self.config.out)
+            path = folder / f"rows-{self.shelves}.bin" if folder is not None and team.rank == 0 else None
+            return Disk(size, path, folder)
+        return Memory(self.device if store == "device" else torch.device("cpu"))
+
+
+def _template(factory: Callable[[], M]) -> M:
+    """The architecture alone: on the meta device, so that a forgotten tensor is an error and not a stale weight."""
+    with torch.device("meta"), global_draws("template"):
+        return factory()
+
+
+def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Parameters and buffers of a fresh module in the run's arithmetic."""
+    return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
+
+
+def _check_network(
+    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
+) -> None:
+    """Raises ConfigError for a network that the engine cannot run; it is tried out on two images.
+
+    On real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
+    """
+    for layer in network.modules():
+        if isinstance(layer, _DropoutNd):
+            # Its draws would come from torch's global generator: neither reproducible nor the same in chunks.
+            raise ConfigError(f"model: the engine does not key the draws of {type(layer).__name__}; take nn.Dropout")
+    kept = network.state_dict()
+    for name, _ in network.named_buffers():
+        if name not in kept:
+            raise ConfigError(f"model: the buffer {name} is not persistent, so the engine would lose it; make it so")
+    network.eval()
+    some = next(iter(tensors.values()))
+    x = torch.zeros(2, *image, dtype=some.dtype, device=some.device)
+    for part, wanted in (("encoder", features), ("head", classes)):
+        try:
+            own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+            x = functional_call(network.get_submodule(part), own, (x,))
+        except Exception as error:  # whatever a network of the user's raises
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
+        if x.shape != (2, wanted):
+            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")

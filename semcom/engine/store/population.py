@@ -1,0 +1,365 @@
+"""Populations: every client-held quantity is one tensor with a leading client axis.
+
+Legend: K clients in a population, n rows of one cohort. A part of a model is named by the prefix of its parameters:
+`"encoder."` or `"head."`. Populations are values: no operation changes one in place.
+
+A cohort is a stack of tensors while it is at work, and rows at rest in a State; `rows` wakes some of them, `put` lays
+them back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from semcom.engine.store.rows import Rows
+
+Prefix = str | Sequence[str]
+
+
+def in_part(name: str, part: Prefix) -> bool:
+    """Whether a tensor's name belongs to a part (a prefix, or several; `""` is everything)."""
+    return name.startswith(part if isinstance(part, str) else tuple(part))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Clients with the same architecture.
+
+    Attributes:
+        network: the architecture, on the meta device: it holds no weights.
+        tensors: parameters and buffers by name, `[n, ...]`; `[1, ...]` for the shared ones.
+        ids: client ids of the rows, ascending, `[n]`.
+        shared: names of the tensors that all clients have in common.
+    """
+
+    network: nn.Module
+    tensors: dict[str, Tensor]
+    ids: np.ndarray
+    shared: frozenset[str] = frozenset()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return next(iter(self.tensors.values())).device
+
+    def dense(self) -> Cohort:
+        """Itself."""
+        return self
+
+    def rows(self, ids: np.ndarray) -> Cohort:
+        """The rows of those `ids` that are in this cohort."""
+        keep = common(ids, self.ids)
+        at = self._at(keep)
+        picked = {name: t if name in self.shared else t[at] for name, t in self.tensors.items()}
+        return dataclasses.replace(self, tensors=picked, ids=keep)
+
+    def put(self, other: Cohort) -> Cohort:
+        """Own tensors with the rows of `other` replaced; shared ones stay."""
+        at = self._at(other.ids)
+        whole = len(other.ids) == len(self.ids)
+        replaced = dict(self.tensors)
+        for name, t in self.tensors.items():
+            if name not in self.shared:
+                new = other.tensors[name].expand(len(other.ids), *t.shape[1:])
+                replaced[name] = new.clone() if whole else t.clone().index_copy_(0, at, new)
+        return dataclasses.replace(self, tensors=replaced)
+
+    def share(self, values: Mapping[str, Tensor]) -> Cohort:
+        """With the tensors in `values`, `[1, ...]`, in common to all."""
+        tensors = {**self.tensors, **{name: t.clone() for name, t in values.items()}}
+        return dataclasses.replace(self, tensors=tensors, shared=self.shared | set(values))
+
+    def counts(self, part: Prefix) -> int:
+        """How many numbers a part of one model has."""
+        return sum(t[0].numel() for name, t in self.tensors.items() if in_part(name, part))
+
+    def _at(self, ids: np.ndarray) -> Tensor:
+        """Row numbers of client ids."""
+        return torch.as_tensor(np.searchsorted(self.ids, ids), device=self.device)
+
+
+@dataclass(frozen=True)
+class Resting:
+    """A cohort at rest, as a State holds it: own tensors as versioned rows, of which only those asked for are read.
+
+    Attributes:
+        network, ids: as of a `Cohort`.
+        own: the rows.
+        common: tensors that all clients share, `[1, ...]`.
+        device: where rows that are asked for go.
+    """
+
+    network: nn.Module
+    own: Rows
+    common: dict[str, Tensor]
+    ids: np.ndarray
+    device: torch.device
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of the tensors that all clients have in common."""
+        return frozenset(self.common)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, every row read: `[n, ...]`, `[1, ...]` for the shared ones."""
+        return self.dense().tensors
+
+    def dense(self) -> Cohort:
+        """All rows as stacks."""
+        return self._gather(self.ids)
+
+    def rows(self, ids: np.ndarray) -> Cohort:
+        """The rows of those `ids` that are in this cohort, as stacks."""
+        return self._gather(common(ids, self.ids))
+
+    def put(self, other: Cohort) -> Resting:
+        """With the rows of `other` as the newest version; shared tensors stay."""
+        if not self.own.layout.places:
+            return self
+        return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
+
+    def share(self, values: Mapping[str, Tensor]) -> Resting | Cohort:
+        """With new values, `[1, ...]`, of tensors in common; where one was the clients' own, no longer at rest."""
+        if not self.common.keys() >= values.keys():
+            return self.dense().share(values)
+        return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
+
+    def counts(self, part: Prefix) -> int:
+        """How many numbers a part of one model has."""
+        own = sum(shape.numel() for name, (_, shape, _) in self.own.layout.places.items() if in_part(name, part))
+        return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
+
+    def _gather(self, ids: np.ndarray) -> Cohort:
+        own = self.own.gather(ids, self.device)
+        return Cohort(self.network, {**own, **self.common}, ids, self.shared)
+
+
+@dataclass(frozen=True)
+class Population:
+    """Models of K clients, one cohort per architecture. Results per client are ordered by `ids`."""
+
+    cohorts: tuple[Cohort | Resting, ...]
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """Client ids, ascending, `[K]`."""
+        return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
+
+    def at(self, cohort: Cohort | Resting) -> np.ndarray:
+        """Positions of a cohort's clients in `ids`."""
+        return np.searchsorted(self.ids, cohort.ids)
+
+    def rows(self, ids: np.ndarray) -> Population:
+        """The sub-population of some clients (cohorts without one are left out)."""
+        picked = (c.rows(ids) for c in self.cohorts)
+        return Population(tuple(c for c in picked if len(c.ids)))
+
+    def part(self, ids: np.ndarray) -> Population:
+        """As `rows`, but what is at rest stays there until it is asked for."""
+        picked = (
+            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.rows(ids)
+            for c in self.cohorts
+        )
+        return Population(tuple(c for c in picked if len(c.ids)))
+
+    def put(self, other: Population) -> Population:
+        """This population with the rows of `other` written back; shared tensors stay as they are."""
+        by_network = {id(c.network): c for c in other.cohorts}
+        if not by_network.keys() <= {id(c.network) for c in self.cohorts}:
+            raise ValueError("rows of another population: they come from `rows` of this one, or of a version of it")
+        return Population(
+            tuple(c.put(by_network[id(c.network)].dense()) if id(c.network) in by_network else c for c in self.cohorts)
+        )
+
+    def share(self, values: Mapping[str, Tensor]) -> Population:
+        """This population with the tensors in `values`, `[1, ...]`, in common to all clients."""
+        return Population(tuple(c.share(values) for c in self.cohorts))
+
+    def take(self, part: Prefix, other: Population) -> Population:
+        """This population with a part (own rows or shared) taken from `other`, which has the same cohorts."""
+        pairs = zip(self.cohorts, other.cohorts, strict=True)
+        return Population(tuple(_take(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
+
+    def spread(self, part: Prefix = "") -> Population:
+        """This population with the shared tensors of a part copied into one row per client."""
+        return self._each(lambda c: _spread(c, part))
+
+    def map(self, fn: Callable[[str, Tensor], Tensor], part: Prefix = "") -> Population:
+        """This population with `fn(name, tensor)` in place of each tensor of a part."""
+        return self._each(
+            lambda c: dataclasses.replace(
+                c, tensors={name: fn(name, t) if in_part(name, part) else t for name, t in c.tensors.items()}
+            )
+        )
+
+    def numbers(self, part: Prefix) -> np.ndarray:
+        """How many numbers (parameters and buffers) a part has, per client, `[K]`."""
+        counts = np.zeros(len(self.ids), dtype=np.int64)
+        for c in self.cohorts:
+            counts[self.at(c)] = c.counts(part)
+        return counts
+
+    def parameters(self, part: Prefix = "") -> tuple[str, ...]:
+        """Names of a part's parameters (not buffers) in the network's order. Raises ValueError for mixed networks."""
+        return tuple(name for name, _ in self._only().network.named_parameters() if in_part(name, part))
+
+    def named(self, part: Prefix = "") -> dict[str, Tensor]:
+        """A part's tensors by name, `[K, ...]`, shared ones repeated. Raises ValueError for mixed networks."""
+        cohort = self._only().dense()
+        k = len(cohort.ids)
+        return {name: t.expand(k, *t.shape[1:]) for name, t in cohort.tensors.items() if in_part(name, part)}
+
+    def replaced(self, values: Mapping[str, Tensor]) -> Population:
+        """With `values`, `[K, ...]` by name, as the clients' own. Raises ValueError for mixed networks."""
+        cohort = self._only().dense()
+        tensors = {**cohort.tensors, **{name: t.clone() for name, t in values.items()}}
+        return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
+
+    def one(self, part: Prefix) -> Population:
+        """A population of one with copies of the shared tensors of a part: the base station's own, not a client's.
+
+        Raises ValueError where clients do not share the part.
+        """
+        cohort = self.cohorts[0]
+        inside = [name for name in cohort.network.state_dict() if in_part(name, part)]
+        names = [name for name in inside if name in cohort.shared]  # in this order, not in that of a set
+        own = [name for name in inside if name not in cohort.shared]
+        if own or not names:
+            raise ValueError(f"the clients do not share {own[0] if own else part}")
+        shared = cohort.rows(cohort.ids[:1]).tensors
+        return Population((Cohort(cohort.network, {name: shared[name].clone() for name in names}, np.array([0])),))
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All tensors, cohort by cohort."""
+        for c in self.cohorts:
+            yield from c.tensors.values()
+
+    def _only(self) -> Cohort | Resting:
+        """The one cohort. Raises ValueError for more."""
+        if len(self.cohorts) != 1:
+            raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
+        return self.cohorts[0]
+
+    def _each(self, fn: Callable[[Cohort], Cohort]) -> Population:
+        return Population(tuple(fn(c.dense()) for c in self.cohorts))
+
+    def stacks(self) -> tuple[Cohort, ...]:
+        """The cohorts, with all rows as stacks."""
+        return tuple(c.dense() for c in self.cohorts)
+
+
+def common(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Those `ids` that are `among` ascending ones, ascending; costs what `ids` cost."""
+    ids = np.unique(ids)
+    at = np.searchsorted(among, ids)
+    return ids[among[np.minimum(at, len(among) - 1)] == ids]
+
+
+def _take(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:
+    """`mine` with a part of `theirs`, row by row."""
+    names = [name for name in mine.tensors if in_part(name, part)]
+    tensors = {**mine.tensors, **{name: theirs.tensors[name].clone() for name in names}}
+    return dataclasses.replace(mine, tensors=tensors, shared=(mine.shared - set(names)) | (theirs.shared & set(names)))
+
+
+def _spread(cohort: Cohort, part: Prefix) -> Cohort:
+    """`cohort` with the shared tensors of a part as one row per client."""
+    names = {name for name in cohort.shared if in_part(name, part)}
+    copies = {name: cohort.tensors[name].repeat_interleave(len(cohort.ids), 0) for name in names}
+    return dataclasses.replace(cohort, tensors={**cohort.tensors, **copies}, shared=cohort.shared - names)
+
+
+def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]:
+    """Weighted mean over the clients of every tensor of a part, buffers included.
+
+    Args:
+        pop: K clients with own rows of the part; their cohorts agree in its shapes.
+        part: prefix or prefixes.
+        weights: `[K]`, in the order of `pop.ids`, summing to 1.
+
+    Returns:
+        name -> `[1, ...]`, ready for `Population.share`.
+    """
+    sums: dict[str, Tensor] = {}
+    for cohort in pop.stacks():
+        mine = weights[torch.as_tensor(pop.at(cohort), device=weights.device)]
+        for name, t in cohort.tensors.items():
+            if in_part(name, part):
+                if not t.is_floating_point():  # an index table or the like: the same for all
+                    sums[name] = t[:1]
+                    continue
+                term = torch.tensordot(mine.to(t.dtype), t, dims=1).unsqueeze(0)
+                sums[name] = sums[name] + term if name in sums else term
+    return sums
+
+
+def blend(one: Population, other: Population, weight: float | Tensor, part: Prefix = "") -> Population:
+    """weight * one + (1 - weight) * other in a part, buffers included; the rest is as in `one`.
+
+    Args:
+        one, other: K clients with the same cohorts.
+        part: prefix or prefixes.
+        weight: one number, which leaves shared tensors shared if both share them, or `[K]`, one per client.
+
+    Returns:
+        a population of stacks: a State that is to hold it at rest takes it with `put` or `share`.
+    """
+    pairs = zip(one.cohorts, other.cohorts, strict=True)
+    return Population(tuple(_blend(a.dense(), b.dense(), _at(weight, one.at(a)), part) for a, b in pairs))
+
+
+def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
+    """Client i's part becomes the sum over j of weights[i, j] times client j's, buffers included.
+
+    Args:
+        pop: K clients of one architecture.
+        weights: `[K, K]`.
+        part: prefix or prefixes; the rest stays.
+
+    Returns:
+        a population of stacks, as `blend` does.
+
+    Raises:
+        ValueError: the clients have several architectures.
+    """
+    stacks = {name: t for name, t in pop.named(part).items() if t.is_floating_point()}
+    return pop.replaced({name: torch.tensordot(weights.to(t), t, dims=1) for name, t in stacks.items()})
+
+
+def gram(pop: Population, part: Prefix = "") -> Tensor:
+    """Inner products of the clients' parameters of a part, float64 `[K, K]`: what cosines and distances are made of.
+
+    In float64, so that the distance of two models that are nearly equal survives the difference of large products.
+    Raises ValueError where the clients have several architectures.
+    """
+    rows = [t.flatten(1).double() for t in pop.named(pop.parameters(part)).values()]
+    return torch.stack([t @ t.T for t in rows]).sum(0)
+
+
+def _at(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
+    """The weights of some rows."""
+    return (
+        weight[torch.as_tensor(rows, device=weight.device)] if isinstance(weight, Tensor) and weight.dim() else weight
+    )
+
+
+def _blend(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:
+    """`blend` for one architecture."""
+    each = isinstance(weight, Tensor) and weight.dim() > 0
+    tensors, shared = dict(one.tensors), set(one.shared)
+    for name, mine in one.tensors.items():
+        if in_part(name, part) and mine.is_floating_point():
+            theirs = other.tensors[name]
+            w = weight.to(mine).view(-1, *[1] * (mine.dim() - 1)) if isinstance(weight, Tensor) and each else weight
+            tensors[name] = w * mine + (1 - w) * theirs
+            if each or name not in other.shared:
+                shared -= {name}
+    return dataclasses.replace(one, tensors=tensors, shared=frozenset(shared))

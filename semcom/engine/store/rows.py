@@ -1,0 +1,309 @@
+"""Rows at rest: models of clients that do not take part, as versions in memory or in a file.
+
+A row is one client's own tensors in one record of bytes. A client that never trained has no record: its row *is* the
+initial model. Replacing rows makes a new `Rows` that shares all other records with the old one, so a round costs what
+its participants cost; a record that no version refers to any more is freed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from io import FileIO
+from pathlib import Path
+from typing import Any, Protocol, TypeGuard, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.config import RunError
+from semcom.engine.host.ranks import Team
+
+ALIGNMENT = 64
+"""Bytes between possible starts of tensors in a record: a cache line, and a multiple of every number's size."""
+
+
+MISFIT = "the checkpoint does not fit this run: a tensor is missing or has another shape"
+"""What a checkpoint of another run is told."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a row's tensors lie in its record.
+
+    Attributes:
+        places: name -> (first byte, shape, type).
+        size: R, bytes of a record.
+    """
+
+    places: Mapping[str, tuple[int, torch.Size, torch.dtype]]
+    size: int
+
+    @staticmethod
+    def of(row: Mapping[str, Tensor]) -> Layout:
+        """The layout of rows with tensors like these (without client axis)."""
+        places, size = {}, 0
+        for name, t in row.items():
+            places[name] = (size, t.shape, t.dtype)
+            size += -(-t.numel() * t.element_size() // ALIGNMENT) * ALIGNMENT
+        return Layout(places, size)
+
+    def values(self) -> dict[str, Any]:
+        """As plain containers."""
+        return {name: [at, list(shape), str(dtype)] for name, (at, shape, dtype) in self.places.items()}
+
+    def pack(self, tensors: Mapping[str, Tensor], n: int) -> Tensor:
+        """Stacks `[n, ...]` (or `[1, ...]`, the same for all) as records, uint8 `[n, R]`."""
+        device = next((t.device for t in tensors.values()), None)
+        records = torch.zeros(n, self.size, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
+        for name, view in self.unpack(records).items():
+            view.copy_(tensors[name])
+        return records
+
+    def unpack(self, records: Tensor) -> dict[str, Tensor]:
+        """Stacks `[n, ...]` that are views of records `[n, R]`."""
+        return {
+            name: records[:, at : at + shape.numel() * dtype.itemsize].view(dtype).unflatten(1, shape or (1,))
+            if shape
+            else records[:, at : at + dtype.itemsize].view(dtype).squeeze(1)
+            for name, (at, shape, dtype) in self.places.items()
+        }
+
+
+class Shelf(Protocol):
+    """Where records lie; a handle keeps its record alive."""
+
+    def keep(self, record: Tensor) -> Any:
+        """Stores a copy of a record `[R]` and returns its handle."""
+        ...
+
+    def read(self, handle: Any, into: Tensor) -> None:
+        """Copies a record into `[R]`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Records as tensors on a device; a handle is the tensor."""
+
+    device: torch.device
+
+    def keep(self, record: Tensor) -> Tensor:
+        """A copy with storage of its own."""
+        return record.to(self.device, copy=True)
+
+    def read(self, handle: Tensor, into: Tensor) -> None:
+        """Across devices where they differ."""
+        into.copy_(handle)
+
+
+class Slot:
+    """Handle of a record in a file: its place is free again when nothing refers to the handle."""
+
+    def __init__(self, shelf: Disk, index: int, checksum: int) -> None:
+        self.shelf, self.index, self.checksum = shelf, index, checksum
+        shelf.live[index] = self
+
+    def __del__(self) -> None:
+        self.shelf.free.append(self.index)
+
+
+class Disk:
+    """Records in a file, each in a slot of R bytes.
+
+    Read and written at positions instead of mapped into memory: a full disk is then an error and not a signal that ends
+    the process, and pages do not count as the process's memory.
+
+    Args:
+        size: R.
+        path: the file, made when it is first needed; what lies in it is kept until it is overwritten (None: an unnamed
+            temporary one).
+        folder: where a temporary file is made, if there is such a folder (None: where the system has them).
+    """
+
+    def __init__(self, size: int, path: Path | None, folder: Path | None = None) -> None:
+        self.size, self.path, self.folder = size, path, folder
+        self.free: list[int] = []
+        self.live: WeakValueDictionary[int, Slot] = WeakValueDictionary()
+        self.slots = 0
+
+    @cached_property
+    def file(self) -> FileIO:
+        """Opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
+        if self.path is not None:
+            return _open(self.path)
+        folder = self.folder if self.folder is not None and self.folder.is_dir() else None
+        return tempfile.TemporaryFile(buffering=0, dir=folder)
+
+    @property
+    def descriptor(self) -> int:
+        """Of the open file."""
+        return self.file.fileno()
+
+    def keep(self, record: Tensor) -> Slot:
+        """Writes a record into a free slot."""
+        data = record.cpu().contiguous().numpy().data
+        index = self.free.pop() if self.free else self._extend()
+        slot = Slot(self, index, zlib.crc32(data))
+        written = os.pwrite(self.descriptor, data, index * self.size)
+        while written < self.size:
+            written += os.pwrite(self.descriptor, data[written:], index * self.size + written)
+        return slot
+
+    def read(self, handle: Slot, into: Tensor) -> None:
+        """Reads a record. Raises RunError where the file is too short."""
+        direct = into.device.type == "cpu" and into.is_contiguous()
+        buffer = into if direct else torch.empty(self.size, dtype=torch.uint8)
+        if os.preadv(self.descriptor, [buffer.numpy().data], handle.index * self.size) != self.size:
+            raise RunError(f"{self.path}: a row is missing; the file was cut")
+        if buffer is not into:
+            into.copy_(buffer)
+
+    def sync(self) -> None:
+        """Returns when everything written so far is on the disk."""
+        if "file" in self.__dict__:  # else nothing was
+            os.fsync(self.descriptor)
+
+    def claim(self, indices: Sequence[int], checksums: Sequence[int]) -> list[Slot]:
+        """Handles of records that an earlier process wrote; slots that nobody has claimed are free.
+
+        Several versions of the rows may have records in common: each has one handle, however often it is claimed.
+
+        Raises RunError where a record is not what was written.
+        """
+        if (max(indices, default=-1) + 1) * self.size > os.fstat(self.descriptor).st_size:
+            raise RunError(f"{self.path}: a row is missing; the file was cut")
+        slots = max([self.slots, *(index + 1 for index in indices)])
+        unclaimed = {*self.free, *range(self.slots, slots)} - set(indices)
+        self.slots, self.free = slots, sorted(unclaimed, reverse=True)
+        handles = [self.live.get(i) or Slot(self, i, s) for i, s in zip(indices, checksums, strict=True)]
+        buffer = torch.empty(self.size, dtype=torch.uint8)
+        for handle, checksum in zip(handles, checksums, strict=True):
+            self.read(handle, buffer)
+            if zlib.crc32(buffer.numpy().data) != checksum:
+                raise RunError(f"{self.path}: a row is not what was written")
+        return handles
+
+    def _extend(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+
+def _open(path: Path) -> FileIO:
+    """A file to read and to write at positions, made where there is none, and left as it is where there is one."""
+    return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The own tensors of many clients.
+
+    Attributes:
+        layout: of each row.
+        shelf: where the records lie.
+        initial: client id -> record `[R]` of its initial model.
+        changed: client id -> handle of its record, for those that have trained.
+    """
+
+    layout: Layout
+    shelf: Shelf
+    initial: Callable[[int], Tensor] = field(repr=False)
+    changed: Mapping[int, Any] = field(default_factory=dict, repr=False)
+
+    def gather(self, ids: Iterable[int], device: torch.device) -> dict[str, Tensor]:
+        """Copies of some rows, `[n, ...]` each."""
+        clients = [int(k) for k in ids]
+        records = torch.empty(len(clients), self.layout.size, dtype=torch.uint8, device=device)
+        for record, k in zip(records, clients, strict=True):
+            if k in self.changed:
+                self.shelf.read(self.changed[k], record)
+            else:
+                record.copy_(self.initial(k))
+        return self.layout.unpack(records)
+
+    def replace(self, ids: np.ndarray, tensors: Mapping[str, Tensor]) -> Rows:
+        """These rows with those of `ids` replaced by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
+        records = self.layout.pack({name: tensors[name] for name in self.layout.places}, len(ids))
+        new = {int(k): self.shelf.keep(record) for k, record in zip(ids, records, strict=True)}
+        return replace(self, changed={**self.changed, **new})
+
+    def values(self) -> dict[str, Any]:
+        """What a checkpoint stores: the records, or where they lie in their file, which is then on the disk."""
+        ids = torch.tensor(list(self.changed), dtype=torch.int64)
+        values = {"layout": self.layout.values(), "ids": ids}
+        if not isinstance(self.shelf, Disk) or self.shelf.path is None:
+            return values | {"records": [self._record(handle) for handle in self.changed.values()]}
+        self.shelf.sync()
+        where = [(slot.index, slot.checksum) for slot in self.changed.values()]
+        return values | {"file": self.shelf.path.name, "slots": torch.tensor(where, dtype=torch.int64).view(-1, 2)}
+
+    def restored(self, values: Any, ids: np.ndarray, folder: Path | None, team: Team) -> Rows:
+        """Rows of the clients `ids` as `values` of an earlier process describe them; see `checkpoint.restore`."""
+        if not self._fit(values, ids):
+            raise RunError(MISFIT)
+        clients = values["ids"].tolist()
+        if "records" in values:
+            handles = [self.shelf.keep(record) for record in values["records"]]
+        else:
+            handles = self._from_file(values, folder, team)
+        return replace(self, changed=dict(zip(clients, handles, strict=True)))
+
+    def _fit(self, values: Any, ids: np.ndarray) -> bool:
+        """Whether `values` are rows of these clients, one each, with this layout: who made a file may have erred."""
+        if not isinstance(values, dict) or values.get("layout") != self.layout.values():
+            return False
+        clients, slots, records = (values.get(name) for name in ("ids", "slots", "records"))
+        n = len(clients) if isinstance(clients, Tensor) and clients.dim() == 1 else -1
+        if not _is_tensor(clients, torch.int64, n) or len(set(clients.tolist()) & set(ids.tolist())) != n:
+            return False
+        if records is None:
+            return (
+                isinstance(values.get("file"), str)
+                and _is_tensor(slots, torch.int64, n, 2)
+                and bool((slots >= 0).all())
+            )
+        whole = isinstance(records, list) and all(_is_tensor(r, torch.uint8, self.layout.size) for r in records)
+        return whole and len(records) == n
+
+    def _record(self, handle: Any) -> Tensor:
+        """A record on the host; one that lies there is not copied, as no record ever changes."""
+        if isinstance(handle, Tensor) and handle.device.type == "cpu":
+            return handle
+        record = torch.empty(self.layout.size, dtype=torch.uint8)
+        self.shelf.read(handle, record)
+        return record
+
+    def _from_file(self, values: dict[str, Any], folder: Path | None, team: Team) -> list[Any]:
+        """Handles of records that lie in a file of rank 0; where it is this shelf's own, they stay where they are."""
+        held: list[Slot] = []
+        mine = False
+        if team.rank == 0 and len(values["slots"]):
+            assert folder is not None
+            path = folder / Path(values["file"]).name
+            if not path.exists():
+                raise RunError(f"{path}: it is missing, though rows lie in it")
+            own = self.shelf.path if isinstance(self.shelf, Disk) else None
+            mine = own is not None and own.exists() and own.samefile(path)
+            source = cast(Disk, self.shelf) if mine else Disk(self.layout.size, path)
+            held = source.claim(*values["slots"].T.tolist())
+        if team.size == 1 and mine:
+            return held
+        handles: list[Any] = []
+        buffer = torch.empty(self.layout.size, dtype=torch.uint8)
+        for i in range(len(values["slots"])):
+            if team.rank == 0:
+                held[i].shelf.read(held[i], buffer)
+            team.broadcast(buffer)
+            handles.append(held[i] if mine else self.shelf.keep(buffer))
+        return handles
+
+
+def _is_tensor(value: Any, dtype: torch.dtype, *shape: int) -> TypeGuard[Tensor]:
+    """Whether something from a file is a tensor of this type and shape."""
+    return isinstance(value, Tensor) and value.dtype == dtype and value.shape == shape

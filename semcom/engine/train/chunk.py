@@ -1,0 +1,69 @@
+"""How many clients to train at once: `--chunk auto`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from semcom.engine.host.memory import SHARE, free_memory
+from semcom.engine.train.visit import EVAL_BATCH
+
+COPIES = 5
+"""Of a client's weights while it trains: its row, its gradient, Adam's two moments, and one on the way."""
+PASSES = 3
+"""Of its activations: kept for the backward pass, their gradients, and what a layer needs meanwhile."""
+
+
+def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
+    """Clients at once: one where a convolution on a CPU is at work, else what a third of the free memory holds.
+
+    On a CPU one client's convolution fills the core and the cache, and a stack of clients only leaves them; matrix
+    products of small networks leave the core idle between operations, and an accelerator is idle without a stack.
+
+    Args:
+        network: a `SplitModel` on the meta device.
+        image: shape of an image.
+        batch: mini-batch size.
+        device: where it will train.
+        itemsize: bytes of a number.
+    """
+    if device.type == "cpu" and any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules()):
+        return 1
+    return max(1, free_memory(device) // SHARE // footprint(network, image, batch, itemsize))
+
+
+def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
+    """About how many bytes one client's training takes, or its tests where these take more.
+
+    The network is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
+    """
+    tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
+    weights = sum(t.numel() for t in tensors.values())
+    sizes: list[int] = [torch.Size(image).numel()]
+
+    def note(module: nn.Module, inputs: object, output: Any) -> None:
+        sizes.append(_numbers(output) // 2)
+
+    layers = [layer for layer in network.modules() if not list(layer.children())]
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        was, x = network.training, torch.zeros(2, *image)
+        network.eval()
+        for part in ("encoder.", "head."):
+            own = {name.removeprefix(part): t for name, t in tensors.items() if name.startswith(part)}
+            x = functional_call(network.get_submodule(part[:-1]), own, (x,))
+        network.train(was)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return itemsize * (COPIES * weights + max(PASSES * batch * sum(sizes), 2 * EVAL_BATCH * max(sizes)))
+
+
+def _numbers(output: Any) -> int:
+    """How many numbers a layer gives, also one that gives several tensors."""
+    if isinstance(output, Tensor):
+        return output.numel()
+    return sum(_numbers(part) for part in output) if isinstance(output, tuple | list) else 0

@@ -1,0 +1,71 @@
+"""What the ranks of a run tell each other after a phase of training, so that each has all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.host.ranks import Team
+from semcom.engine.store.population import Cohort, Population, Prefix, common, in_part
+from semcom.engine.store.rows import Layout
+
+
+@dataclass(frozen=True)
+class Done:
+    """What training gave: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite."""
+
+    trained: Population
+    log: dict[str, Tensor]
+    carried: dict[str, Tensor]
+    finite: Tensor
+
+
+def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:
+    """What all ranks did, each the clients of `pop` at its positions in `parts`."""
+    device = done.finite.device
+    small = team.exchange({kind: _on_host(values) for kind, values in _small(done).items()})
+    back = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device)
+
+    def join(kind: str) -> dict[str, Tensor]:
+        names = max((list(values[kind]) for values in small), key=len)  # a rank without clients has none
+        stacks = {name: [values[kind][name] for values in small if name in values[kind]] for name in names}
+        return {name: torch.cat(stack).to(device)[back] for name, stack in stacks.items()}
+
+    own = {id(c.network): c for c in done.trained.stacks()}
+    cohorts = tuple(_exchange(c, own.get(id(c.network)), train, pop.ids, parts, team) for c in pop.stacks())
+    return Done(Population(cohorts), join("log"), join("carried"), join("finite")["finite"])
+
+
+def _small(done: Done) -> dict[str, dict[str, Tensor]]:
+    """What is exchanged as it is, by kind."""
+    return {"log": done.log, "carried": done.carried, "finite": {"finite": done.finite}}
+
+
+def _on_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Off the accelerator."""
+    return {name: t.cpu() for name, t in values.items()}
+
+
+def _exchange(
+    cohort: Cohort,
+    mine: Cohort | None,
+    train: Prefix,
+    ids: np.ndarray,
+    parts: Sequence[np.ndarray],
+    team: Team,
+) -> Cohort:
+    """A cohort with the trained rows of all ranks; what is frozen is everywhere as it was."""
+    layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
+    owners = [common(ids[part], cohort.ids) for part in parts]
+    n = len(owners[team.rank])
+    records = cohort.tensors[next(iter(cohort.tensors))].new_empty(0, layout.size, dtype=torch.uint8)
+    if mine is not None:
+        records = layout.pack({name: mine.tensors[name] for name in layout.places}, n)
+    everyone = torch.cat(team.gather(records, [len(owned) for owned in owners]))
+    back = torch.as_tensor(np.argsort(np.concatenate(owners)), device=everyone.device)
+    shared = frozenset(n for n in cohort.shared if not in_part(n, train))
+    return replace(cohort, tensors={**cohort.tensors, **layout.unpack(everyone[back])}, shared=shared)

@@ -1,0 +1,80 @@
+"""Classifiers from scikit-learn, one per client, on the features that the base station receives.
+
+Both are linear: a client's classifier is a row of scores per class, so that it answers through the channel as any head
+does. They are fitted on the host, one client after another.
+
+Legend: n clients, C classes, d features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.store.population import Population
+from semcom.engine.train.forward import Batch
+from semcom.engine.train.visit import share_out
+
+if TYPE_CHECKING:
+    from semcom.engine.world import World
+
+Kind = Literal["svm", "lr"]
+
+
+def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:
+    """Each client's classifier of its own training features, which pass the training link once: for `linear_scores`.
+
+    Returns:
+        "weight" `[n, C, d]` and "bias" `[n, C]`, which is minus infinity for classes that a client has no sample of.
+    """
+    n, c, d = len(pop.ids), len(world.federation.classes), world.config.model.features
+    weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
+    for at, (features, labels) in _received(world, pop, stream).items():
+        classes = np.unique(labels)
+        weight[at, classes], bias[at, classes] = fitted(kind, features, labels)
+    # A client's numbers are zero on every rank but its own.
+    found = [world.team.sum(torch.as_tensor(t, dtype=world.dtype, device=world.device)) for t in (weight, bias)]
+    return {"weight": found[0], "bias": found[1].masked_fill(~world.owned(pop.ids), -torch.inf)}
+
+
+def linear_scores(features: Tensor, logits: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
+    """What the classifiers in `rows` say of received features: `[k, b, d] -> [k, b, C]`."""
+    return torch.baddbmm(rows["bias"].unsqueeze(1), features, rows["weight"].mT)
+
+
+def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights `[c, d]` and biases `[c]` for the c classes among `labels` `[N]`, ascending; of `features` `[N, d]`.
+
+    `svm` is a linear support vector machine per class against the others, squared hinge, `lr` multinomial logistic
+    regression; both with scikit-learn's penalty, C = 1. For a single class there is nothing to decide.
+    """
+    from sklearn.linear_model import LogisticRegression  # takes a second to import
+    from sklearn.svm import LinearSVC
+
+    if len(np.unique(labels)) == 1:
+        return np.zeros((1, features.shape[1])), np.zeros(1)
+    # Only the primal solver makes no random draws.
+    model = LinearSVC(dual=False) if kind == "svm" else LogisticRegression(max_iter=1000)
+    model.fit(features, labels)
+    weight, bias = model.coef_, model.intercept_
+    if len(weight) == 1:  # of two classes, one row that is positive for the second
+        weight, bias = np.concatenate([-weight, weight]), np.concatenate([-bias, bias])
+    return weight, bias
+
+
+def _received(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by their positions in `pop`."""
+    heard: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        real, x, y = batch.weight.bool().cpu().numpy(), features.double().cpu().numpy(), batch.y.cpu().numpy()
+        for i, at in enumerate(where.tolist()):
+            heard.setdefault(at, []).append((x[i][real[i]], y[i][real[i]]))
+
+    link, meter = world.training_link, world.meters["train_up"]
+    share_out(world, pop, world.federation.train, note, stream=stream, link=link, meter=meter)
+    return {at: (np.concatenate([x for x, _ in of]), np.concatenate([y for _, y in of])) for at, of in heard.items()}

@@ -1,1 +1,0 @@
-"""Numbers from what the engine measured; NumPy only."""

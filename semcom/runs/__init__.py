@@ -1,0 +1,1 @@
+"""From a request to a result: resolve, run, checkpoint, evaluate."""

@@ -1,0 +1,133 @@
+"""A method's State on disk: plain tensors and containers, loaded with `weights_only=True`, restored onto a template."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from semcom.config import RunError
+from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.store.population import Cohort, Population, Resting
+from semcom.engine.store.rows import MISFIT
+from semcom.files import write_atomically
+from semcom.runs.seal import is_sealed, write_sealed
+
+
+def state_dict(state: Any) -> dict[str, Any]:
+    """A State as nested dicts of tensors; each tensor with storage of its own, as saving a view writes all of it.
+
+    A field is a tensor, a population, or a frozen dataclass of such fields.
+    """
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, Population):
+            values[field.name] = {str(i): _cohort_dict(c) for i, c in enumerate(value.cohorts)}
+        elif dataclasses.is_dataclass(value):
+            values[field.name] = state_dict(value)
+        else:
+            values[field.name] = value.clone()
+    return values
+
+
+def _cohort_dict(cohort: Cohort | Resting) -> dict[str, Any]:
+    """A cohort: its tensors, or what it shares and its rows."""
+    if isinstance(cohort, Resting):
+        return {"common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
+    return {n: t.clone() for n, t in cohort.tensors.items()}
+
+
+def restore(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
+    """The State that `values` describe, with the structure of `template` (a State of the same run).
+
+    Args:
+        template: what `setup` gives.
+        values: of `state_dict`; the same on every rank.
+        folder: where rows lie that are kept in a file (on rank 0).
+        team: the ranks, which all restore at once.
+
+    Raises:
+        RunError: names or shapes differ, so the file belongs to another run; or a row's file is damaged.
+    """
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(template):
+        like, value = getattr(template, field.name), _item(values, field.name)
+        if isinstance(like, Population):
+            if not isinstance(value, dict) or len(value) != len(like.cohorts):
+                raise RunError(MISFIT)
+            cohorts = [_restore_cohort(c, _item(value, str(i)), folder, team) for i, c in enumerate(like.cohorts)]
+            fields[field.name] = Population(tuple(cohorts))
+        elif dataclasses.is_dataclass(like):
+            fields[field.name] = restore(like, value, folder, team)
+        else:
+            fields[field.name] = _fit(like, value)
+    return dataclasses.replace(template, **fields)
+
+
+def _restore_cohort(like: Cohort | Resting, value: Any, folder: Path | None, team: Team) -> Cohort | Resting:
+    """A cohort with the structure of `like`."""
+    if isinstance(like, Resting):
+        common = {n: _fit(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
+        own = like.own.restored(_item(value, "rows"), like.ids, folder, team)
+        return dataclasses.replace(like, common=common, own=own)
+    return dataclasses.replace(like, tensors={n: _fit(t, _item(value, n)) for n, t in like.tensors.items()})
+
+
+def _item(values: Any, name: str) -> Any:
+    """A value of a dict, None where there is no such thing."""
+    return values.get(name) if isinstance(values, dict) else None
+
+
+def _fit(like: Tensor, value: Any) -> Tensor:
+    """`value` on the device of `like`, if it has its shape and type."""
+    if not isinstance(value, Tensor) or value.shape != like.shape or value.dtype != like.dtype:
+        raise RunError(MISFIT)
+    return value.to(like.device)
+
+
+def save(path: Path, content: dict[str, Any]) -> None:
+    """Writes a checkpoint atomically, with a digest of all its bytes. Raises OSError, as the system reported it."""
+    write_atomically(path, lambda file: write_sealed(content, file))
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Reads what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
+
+    Raises RunError for any other file, and for one with a single bit changed.
+    """
+    try:
+        with path.open("rb") as file:
+            whole = is_sealed(file)
+            content = torch.load(file, map_location="cpu", weights_only=True) if whole else None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:
+        reason = type(error).__name__
+        raise RunError(f"{path}: not a readable checkpoint ({reason}); move it away to start again") from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: not a checkpoint, or a damaged one; move it away to start again")
+    return content
+
+
+def alike(template: Any, value: Any) -> bool:
+    """Whether plain containers have the structure of a template: names, lengths, and numbers where it has numbers.
+
+    A whole number stays one, and is not negative; where the template has None, a number will do too; an empty table
+    stands for any table of numbers.
+    """
+    if isinstance(template, dict):
+        names = template or value
+        return (
+            isinstance(value, dict)
+            and value.keys() == names.keys()
+            and all(isinstance(name, str) and alike(template.get(name, 0.0), v) for name, v in value.items())
+        )
+    if isinstance(template, list):
+        return isinstance(value, list) and len(value) == len(template) and all(map(alike, template, value))
+    if type(template) is int:
+        return type(value) is int and value >= 0
+    return type(value) in (int, float) or (template is None and value is None)

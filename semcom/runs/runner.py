@@ -1,0 +1,378 @@
+"""One run, from its configuration to its result."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError, RunConfig, RunError, filled, from_dict, run_hash, to_dict
+from semcom.data.federation import Federation
+from semcom.engine.host.clock import Clock
+from semcom.engine.host.memory import keep_freed_memory
+from semcom.engine.host.ranks import ALONE, Team, launched_rank, team
+from semcom.engine.train.descent import Diverged
+from semcom.engine.train.visit import View, predict
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.registry import METHODS
+from semcom.runs import checkpoint
+from semcom.runs.evaluation import evaluate, headlines, is_due, test_snrs, uncounted
+from semcom.runs.folder import CHECKPOINT, Folder, WriteError, commit, versions, writing
+from semcom.runs.newcomers import Data, read, welcome
+from semcom.runs.resolve import find_device, resolve
+
+OnRound = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives back.
+
+    Attributes:
+        config: the resolved configuration.
+        summary: as in summary.json.
+        metrics: one row per round, as in metrics.jsonl.
+        out: the run's folder, or None.
+        world: data and channel of the run.
+        find_views: makes `views`.
+    """
+
+    config: RunConfig
+    summary: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    out: Path | None
+    world: World
+    find_views: Callable[[], Mapping[str, View]] = field(repr=False)
+
+    @cached_property
+    def views(self) -> Mapping[str, View]:
+        """Name -> `View` of the trained populations; the first one is the headline.
+
+        Worked out when it is first asked for: of a run that was finished before, the method's last stage is repeated.
+        """
+        return self.find_views()
+
+    def predict(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
+        """Classes that a client's model gives to images, through the channel at its test SNR.
+
+        Args:
+            client: id.
+            images: uint8 `[b, channels, 32, 32]`, as `world.federation.images`.
+            view: a name in `views` (None: the headline).
+
+        Returns:
+            int64 `[b]` on the CPU.
+
+        Raises:
+            ConfigError: no such client or view, or images of another shape or type.
+        """
+        name = view or next(iter(self.views))
+        if name not in self.views:
+            raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self.views)}")
+        return predict(self.world, self.views[name], client, torch.as_tensor(images), test_snrs(self.config)[0])
+
+
+def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = False) -> Result:
+    """Trains a method and evaluates it.
+
+    Args:
+        config: open fields are filled. With `out`, results are written there; a finished run is not repeated (its
+            result is returned), an interrupted one goes on from its checkpoint.
+        on_round: called with each metrics row.
+        profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
+
+    Raises:
+        ConfigError: the request is wrong (nothing has been written then).
+        RunError: the work failed, for example by divergence or a full disk; the last good state is kept.
+    """
+    config = resolve(config)
+    folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
+    if folder is not None:
+        folder.check()
+    clock = Clock(profile, find_device(config.device))
+    with clock("setup"):
+        keep_freed_memory()
+        data = read(config)
+    others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
+    with folder.open() if folder is not None else nullcontext(), others as ranks:
+        return Runner(config, data, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
+
+
+def work(ranks: Team, payload: bytes) -> None:
+    """What another process of a run does: all of it but its folder. `payload` is the configuration as JSON."""
+    config = resolve(from_dict(json.loads(payload)))
+    keep_freed_memory()
+    Runner(config, read(config), None, None, Clock(), ranks).run()
+
+
+class Runner:
+    """The loop over rounds, and what comes after the last one.
+
+    Attributes:
+        newcomers: images of the clients that join at the end, if there are any.
+        state: the method's, after the last whole round.
+        progress: clock and counters at that time.
+        stored: round and state of the checkpoint in the folder. The state is held because rows that lie in a file are
+            only kept while a state has them, and the checkpoint says where they lie.
+        stage: what is going on after the last round ("": a round is).
+        last: views of the method's last stage, once it has been carried out.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: Data,
+        folder: Folder | None,
+        on_round: OnRound | None,
+        clock: Clock,
+        ranks: Team,
+    ) -> None:
+        self.config, self.folder, self.on_round, self.clock, self.ranks = config, folder, on_round, clock, ranks
+        self.method: Method = METHODS.get(config.method)(config.hyper)
+        self.rounds = filled(config.train.rounds)
+        with clock("setup"):
+            device = find_device(config.device, ranks.local_rank if ranks.size > 1 else None)
+            members = data.members.to(device)
+            self.newcomers: Federation | None = data.beside(members)
+            self.world = World(config, members, device, split=self.method.split, clock=clock, team=ranks)
+            self.state = self.method.setup(self.world)
+        self.rows: list[dict[str, Any]] = []
+        self.progress = self._progress(0)
+        self.stored: tuple[int, Any] | None = None
+        self.stage = ""
+        self.last: Mapping[str, View] | None = None
+
+    def run(self) -> Result:
+        """All rounds that are not done yet, the method's last stage, new clients, then the summary."""
+        try:
+            summary = self._run()
+        except WriteError as error:
+            raise RunError(f"{self._where()}: {error}; last good state: {self._kept()}") from error
+        self.world.team = ALONE  # the others have ended, or go their own way
+        out = self.folder.path if self.folder else None
+        return Result(self.config, summary, self.rows, out, self.world, self._views)
+
+    def _run(self) -> dict[str, Any]:
+        """The work of `run`, where files may fail to be written; returns the summary."""
+        with self.clock("setup"):
+            summary = self._resume()
+        if summary is not None:
+            return summary
+        try:
+            for round_ in range(self.progress["round"] + 1, self.rounds + 1):
+                self._round(round_)
+            finish = self._finish()
+            joined = self._join()
+        except KeyboardInterrupt:
+            self._keep()
+            raise
+        except Diverged as stop:
+            with suppress(WriteError):  # the first thing that went wrong is what has to be told
+                self._keep()
+            raise RunError(f"{self._where()}: {stop}; last good state: {self._kept()}") from None
+        summary = self._summary(finish, joined)
+        if self.folder:
+            self.folder.finish(summary)
+        return summary
+
+    def _round(self, round_: int) -> None:
+        """One round: train, evaluate where it is due, report, and keep the state."""
+        begun = time.perf_counter()
+        with self.clock("train"), writing("training"):  # rows may lie in a file
+            self.world.begin(round_)
+            state = self.method.round(self.state, self.world)
+            row: dict[str, Any] = {"round": round_, **self._losses()}
+        if is_due(self.config, round_):
+            with self.clock("evaluate"), uncounted(self.world):
+                views = self.method.views(state, self.world)
+                row |= {"views": evaluate(self.world, views)} if views else {}
+        row["seconds"] = round(time.perf_counter() - begun, 4)
+        self._write(row)
+        self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
+        if self.on_round:
+            with self.clock("log"):
+                self.on_round(row)
+        if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
+            self._keep()
+
+    def _write(self, row: dict[str, Any]) -> None:
+        """Adds a row, before its state is kept: a row too many is cut off on resume, one too few would be missed."""
+        with self.clock("log"):
+            if self.folder:
+                self.folder.append(row)
+            self.rows.append(row)
+
+    def _finish(self) -> dict[str, Any] | None:
+        """The method's last stage, if it has one, and its evaluation as a row. It draws as a round T + 1 would."""
+        if not self._finishes():
+            return None
+        self.stage = "finish"
+        with self.clock("finish"), writing("training"), uncounted(self.world):
+            self.last = self._last_views()
+            row: dict[str, Any] = {"round": self.rounds + 1, **self._losses()}
+            if self.last:
+                with self.clock("evaluate"):
+                    row["views"] = evaluate(self.world, self.last)
+        self.stage = ""
+        return row if self.last else None
+
+    def _finishes(self) -> bool:
+        """Whether the method has a last stage."""
+        return type(self.method).finish is not Method.finish
+
+    def _last_views(self) -> Mapping[str, View]:
+        """What the last stage gives; none, if the method does without it."""
+        self.world.begin(self.rounds + 1)
+        return self.method.finish(self.state, self.world) or {}
+
+    def _views(self) -> dict[str, View]:
+        """The views of the last stage, then those of the rounds."""
+        if self.last is None and self._finishes():
+            with uncounted(self.world):
+                self.last = self._last_views()
+        last = self.last or {}
+        with uncounted(self.world):
+            usual = self.method.views(self.state, self.world)
+        return {**last, **{name: view for name, view in usual.items() if name not in last}}
+
+    def _join(self) -> dict[str, Any] | None:
+        """What new clients make of the run, if there are any."""
+        if self.newcomers is None:
+            return None
+        self.stage = "new clients"
+        with self.clock("newcomers"):
+            found = welcome(self.world, self.newcomers, self._views())
+        self.stage = ""
+        return found
+
+    def _where(self) -> str:
+        """What is going on, for an error."""
+        return self.stage or f"round {self.world.round}"
+
+    def _losses(self) -> dict[str, float]:
+        """Mean over the round's clients of what training logged."""
+        return {name: float(values.mean()) for name, values in self.world.log.items()}
+
+    def _summary(self, finish: dict[str, Any] | None, joined: dict[str, Any] | None) -> dict[str, Any]:
+        """What the run reports; a view of the last stage counts as evaluated after it alone."""
+        views = headlines([finish] if finish else [])
+        views |= {name: view for name, view in headlines(self.rows).items() if name not in views}
+        if not views:
+            raise RunError(
+                f"{self.config.method}: nothing was evaluated; it has views neither in rounds nor at the end"
+            )
+        first = next(iter(views.values()))
+        some = self.config.train.eval_clients is not None
+        meters = self.world.snr_received_db()
+        return {
+            "method": self.config.method,
+            "accuracy": first["accuracy"],
+            "accuracy_std": first["accuracy_std"],
+            "views": views,
+            **({"finish": finish} if finish else {}),
+            **({"new_clients": joined} if joined else {}),
+            "rounds": self.rounds,
+            "clients": self.config.clients,
+            "evaluated": self.world.tested().tolist() if some else None,
+            "samples": self.world.visited,
+            "samples_per_second": self.world.visited / max(self.clock.seconds.get("train", 0.0), 1e-9),
+            "seconds": {name: round(value, 3) for name, value in self.clock.seconds.items()},
+            "traffic": self.world.air.per_client_round(),
+            "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
+            "seed": self.config.seed,
+            "hash": run_hash(self.config),
+            "device": self.world.device.type,
+            "versions": versions(),
+            "commit": commit(),
+        }
+
+    # -- the folder ----------------------------------------------------------------------------------------------
+
+    def _progress(self, round_: int) -> dict[str, Any]:
+        """Clock and counters as plain numbers, for a checkpoint."""
+        return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.counters()}
+
+    def _keep(self) -> None:
+        """Writes the last good state, if there is a folder that has not got it."""
+        if self.folder is None or self._stored_round() == self.progress["round"]:
+            return
+        with self.clock("checkpoint"), self.folder.store() as path:
+            state = checkpoint.state_dict(self.state)
+            checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
+        self.stored = self.progress["round"], self.state
+
+    def _stored_round(self) -> int | None:
+        """The round of the checkpoint in the folder; None where there is none."""
+        return None if self.stored is None else self.stored[0]
+
+    def _checkpoint_path(self) -> Path | None:
+        """Where the checkpoint is, if there is a folder."""
+        return None if self.folder is None else self.folder.path / CHECKPOINT
+
+    def _kept(self) -> str:
+        """Which state can be taken up again, and where it is."""
+        if self.folder is None:
+            return f"round {self.progress['round']}, not stored (no out folder)"
+        return "none" if self.stored is None else f"round {self._stored_round()}, in {self.folder.path / CHECKPOINT}"
+
+    def _resume(self) -> dict[str, Any] | None:
+        """Takes up a checkpoint, if the folder has one; returns the summary of a run that is finished.
+
+        Nothing in the folder changes unless everything in it fits this run.
+        """
+        content = self.ranks.tell(self._checkpoint() if self.folder else None)
+        if content is not None:
+            self._take_up(content)
+        summary, self.rows = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
+        return summary
+
+    def _begin(self, folder: Folder) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+        """The summary of a finished run, and the rows so far; from here on the folder is written to."""
+        summary = folder.summary()
+        if summary is None:
+            folder.begin(self.progress["round"])
+        elif self._stored_round() != self.rounds:
+            found = "missing" if self.stored is None else f"of round {self._stored_round()}"
+            path = folder.path / CHECKPOINT
+            raise RunError(f"{path} is {found} though the run is finished; give another folder to train it again")
+        return summary, folder.metrics(self.progress["round"])
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        """What the folder's checkpoint stores, if it has one. Raises RunError where it is not of this run."""
+        path = self._checkpoint_path()
+        if path is None or not path.exists():
+            return None
+        content = checkpoint.load(path)
+        if content.get("hash") != run_hash(self.config):
+            raise RunError(f"{path}: belongs to another run; move it away to start again")
+        progress: Any = content.get("progress")
+        if (
+            not checkpoint.alike({**self.progress, "seconds": {}}, progress)
+            or not 0 <= progress["round"] <= self.rounds
+        ):
+            raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
+        return content
+
+    def _take_up(self, content: dict[str, Any]) -> None:
+        """The state and the counters of a checkpoint. Raises RunError where the state is none of this run."""
+        progress, path = content["progress"], self._checkpoint_path()
+        try:
+            self.state = checkpoint.restore(self.state, content["state"], path and path.parent, self.ranks)
+        except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = error if isinstance(error, RunError) else "its state is no state"
+            raise RunError(f"{path or CHECKPOINT}: {reason}; move it away to start again") from error
+        self.world.resume(progress)
+        self.world.round = progress["round"]
+        self.clock.add(progress["seconds"])
+        self.progress, self.stored = progress, (progress["round"], self.state) if self.folder else None

@@ -1,0 +1,349 @@
+"""The digital link: quantiser, code and QAM end to end, its gradient, and what it promises to its callers."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, optimize, stats
+from torch import Tensor
+from torch.nn.functional import pad
+
+from channels import Link, Meter, make_link
+from channels.coding.digital import settle
+from channels.coding.mcs import SCHEMES, capacity, choose
+from channels.coding.quantise import STEPS, Quantiser
+from channels.power import normalise_power
+from channels.split import Split
+
+CPU = torch.device("cpu")
+NOISELESS = torch.tensor([math.inf], dtype=torch.float64)
+
+
+def randn(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def through(quantiser: Quantiser, values: Tensor) -> Tensor:
+    return quantiser.values(quantiser.bits(values), values.dtype)
+
+
+def at_client(link: Link, gradient: Tensor, up, down=None, mask=None) -> Tensor:
+    """The gradient with respect to the normalised features, when `gradient` is the one at the receiver."""
+    features = randn(*gradient.shape, seed=9).to(gradient.dtype).requires_grad_()
+    snr_db = NOISELESS.expand(len(gradient))
+    descent = None if down is None else link._hop(down, snr_db, features, None)
+    received = Split.apply(features, link._hop(up, snr_db, features, None), descent, mask)
+    return torch.autograd.grad(received, features, gradient)[0]
+
+
+# -- the quantiser ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", STEPS)
+def test_the_steps_have_the_least_error_for_gaussian_numbers(bits):
+    """Max's table, whose last digit is rounded: minimised again, with the error by quadrature over each cell."""
+    half = 2 ** (bits - 1)
+
+    def error(step: float) -> float:
+        edges = [i * step for i in range(half)] + [math.inf]
+        cells = zip(edges, edges[1:], [(i + 0.5) * step for i in range(half)], strict=False)
+        return 2 * sum(integrate.quad(lambda x, c=c: (x - c) ** 2 * stats.norm.pdf(x), a, b)[0] for a, b, c in cells)
+
+    best = optimize.minimize_scalar(error, bounds=(0.1, 3), method="bounded", options={"xatol": 1e-6})
+    assert STEPS[bits] == pytest.approx(best.x, abs=2e-4 if bits > 1 else 6e-4)
+    values = randn(200_000, 2, seed=1)
+    errors = (through(Quantiser(1, 2 * bits, CPU), values) - values).square().flatten()
+    assert abs(errors.mean() - error(STEPS[bits])) < 5 * errors.std() / math.sqrt(errors.numel())
+
+
+@pytest.mark.parametrize("bits", STEPS)
+def test_the_error_is_uniform_away_from_clipping(bits, within):
+    """Uniform numbers inside the range: the error has variance step^2 / 12 and is at most half a step."""
+    step = STEPS[bits]
+    generator = torch.Generator().manual_seed(2)
+    values = (torch.rand(100_000, 2, dtype=torch.float64, generator=generator) - 0.5) * step * 2**bits
+    error = through(Quantiser(1, 2 * bits, CPU), values) - values
+    assert error.abs().max() <= step / 2 + 1e-12
+    within(error.flatten(), 0.0)
+    within(error.square().flatten(), step**2 / 12)
+
+
+@pytest.mark.parametrize("bits", STEPS)
+def test_what_lies_beyond_the_range_is_clipped(bits):
+    outermost = STEPS[bits] * (2**bits - 1) / 2
+    values = torch.tensor([[1e9, -1e9], [100.0, -100.0]])
+    expected = torch.tensor([[outermost, -outermost]] * 2)
+    torch.testing.assert_close(through(Quantiser(1, 2 * bits, CPU), values), expected)
+
+
+def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
+    """Three pairs: 10 bits are 2 each for two pairs and 1 each for the last; 2 bits are 1 each for the first alone."""
+    values = torch.tensor([[0.3, -0.3, 3.0, -3.0, 0.3, -3.0]])
+    more, some = Quantiser(3, 10, CPU), Quantiser(3, 2, CPU)
+    assert more.bits(values).tolist() == [[1, 0, 0, 1, 1, 1, 0, 0, 1, 0]] and more.sent is None
+    fine, coarse = 0.9957 / 2, 1.596 / 2
+    torch.testing.assert_close(
+        through(more, values), torch.tensor([[fine, -fine, 3 * fine, -3 * fine, coarse, -coarse]])
+    )
+    torch.testing.assert_close(through(some, values), torch.tensor([[coarse, -coarse, 0, 0, 0, 0]]))
+    assert some.sent is not None and some.sent.tolist() == [1, 0, 0]
+
+
+# -- bits, constellation, code rate ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "settled"),
+    [
+        ((None, None, None), (1.0, 16, 1 / 2)),
+        ((None, 256, 3 / 4), (3.0, 256, 3 / 4)),
+        ((None, 4, None), (0.5, 4, 1 / 2)),
+        ((None, None, 3 / 4), (1.5, 16, 3 / 4)),
+        ((2.0, 64, None), (2.0, 64, 2 / 3)),
+        ((1.5, None, 3 / 4), (1.5, 16, 3 / 4)),
+        ((0.5, None, None), (0.5, 4, 1 / 2)),
+        ((2.0, None, None), (2.0, 256, 1 / 2)),
+        ((3.0, None, None), (3.0, 256, 3 / 4)),
+        ((1.0, 16, 1 / 2), (1.0, 16, 1 / 2)),
+    ],
+)
+def test_two_of_the_three_choose_the_third(given, settled):
+    bits, modulation, code_rate = settle(*given)
+    assert (bits, modulation) == settled[:2] and code_rate == pytest.approx(settled[2])
+    assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bits": 2, "modulation": 16, "code_rate": 0.5}, "bits: 2 is not code_rate x log2(modulation) / 2 = 1; give"),
+        ({"bits": 2, "modulation": 16}, "bits: 2 per value need code rate 1 with modulation 16; 1/5 to 948/1024 exist"),
+        ({"bits": 1, "code_rate": 0.3}, "bits: 1 per value at code_rate 0.3 need 6.66667 bits per symbol; 2, 4, 6, 8"),
+        ({"bits": 9}, "bits: 9 per value need code rate 2.25 with modulation 256; 1/5 to 948/1024 exist"),
+        ({"bits": -1}, "bits: -1 is not a positive number of bits per value"),
+        ({"bits": math.nan}, "bits: nan is not a positive number of bits per value"),
+        (
+            {"modulation": 12},
+            "modulation: a constellation of 12 points is no power of two; known are 4, 16, 64 and 256",
+        ),
+        ({"modulation": 8}, "modulation: a constellation of 8 points is no square; known are 4, 16, 64 and 256"),
+        ({"modulation": -16}, "modulation: a constellation of -16 points is no power of two"),
+        ({"code_rate": 0.95}, "code_rate: 0.95 is not a number from 1/5 to 948/1024"),
+        ({"code_rate": math.nan}, "code_rate: nan is not a number from 1/5 to 948/1024"),
+        ({"fading": "ofdm"}, "fading: 'ofdm' is unknown; known are awgn, rayleigh, rician"),
+        ({"coherence": "batch"}, "coherence: 'batch' has no effect with fading awgn"),
+        ({"fading": "rayleigh", "coherence": "second"}, "coherence: 'second' is unknown; known are symbol, sample"),
+        ({"fading": "rayleigh", "k_factor_db": 3.0}, "k_factor_db: 3.0 has no effect with fading rayleigh"),
+        ({"equaliser": "zf"}, "equaliser: 'zf' is not for digital, which takes bits, modulation, code_rate, fading"),
+        ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(options, said):
+    with pytest.raises(ValueError) as error:
+        make_link("digital", **options)
+    assert str(error.value).startswith(said) and "\n" not in str(error.value)
+
+
+def test_too_few_features_are_told_before_any_work():
+    with pytest.raises(ValueError, match=r"^bits: 4 do not fit into 2 uses of 4 bits; codewords hold 12 at least$"):
+        make_link("digital").in_band(20, 20, 50, 4)
+    assert make_link("digital").in_band(20, 20, 50, 64)
+
+
+# -- the link --------------------------------------------------------------------------------------------------------
+
+SETTINGS = [
+    {},
+    {"modulation": 256, "code_rate": 0.9},
+    {"bits": 1.3, "modulation": 16},
+    {"bits": 0.4, "modulation": 4},
+    {"fading": "rayleigh"},
+    {"fading": "rician", "coherence": "symbol", "k_factor_db": 3.0},
+]
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_at_a_high_snr_it_is_the_quantiser_alone(options, dtype, stack):
+    link, d = make_link("digital", **options), 64
+    x = randn(2, 50, d, seed=3).to(dtype)
+    expected = through(Quantiser(d // 2, link.payload(d), CPU), normalise_power(x).flatten(0, 1)).view_as(x)
+    for snr_db in (60.0, math.inf):
+        received = link(x, stack(link, [50], d, (1, 2), dtype), torch.tensor([snr_db, snr_db]))
+        assert received.dtype == dtype and torch.equal(received, expected)
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+def test_it_takes_as_many_uses_as_the_analog_link(options):
+    """Rate x log2(M) bits per use, d/2 uses, so `bits` per value, within a pair of values."""
+    link, d = make_link("digital", **options), 64
+    cost = link.cost(np.array([50.0 * d]), np.array([0]))
+    assert cost.uses.tolist() == cost.energy.tolist() == [50 * d / 2]
+    assert link.draw([3, 2], d, torch.Generator().manual_seed(1))["noise"].shape == (5, d // 2)
+    assert abs(link.payload(d) - link.bits * d) <= 1
+    assert link.payload(d) / (d / 2 * math.log2(link.modulation)) == pytest.approx(link.code_rate, abs=2 / d)
+
+
+@pytest.mark.parametrize("options", SETTINGS)
+def test_the_gradient_passes_straight_through(options, stack):
+    """Exactly, with an ideal downlink, noise or not; what is not sent has none."""
+    link = make_link("digital", downlink="ideal", **options)
+    up, gradient = stack(link, [5], 64, (1, 2)), randn(2, 5, 64, seed=4)
+    sent = Quantiser(32, link.payload(64), CPU).sent
+    kept = torch.ones(64) if sent is None else sent.real.repeat_interleave(2)
+    assert torch.equal(at_client(link, gradient, up), gradient * kept)
+    assert 0 < kept.sum() <= min(64, link.payload(64))
+
+
+def test_the_gradient_comes_down_through_the_same_chain(stack):
+    """Without noise it is quantised in units of its r.m.s.; at a low SNR it is not."""
+    link = make_link("digital", bits=2, modulation=64)
+    up, down = stack(link, [5], 64, (1, 2)), stack(link, [5], 64, (3, 4))
+    gradient = 1e-4 * randn(2, 5, 64, seed=5)
+    rms = gradient.square().mean((1, 2), keepdim=True).sqrt()
+    expected = rms * through(Quantiser(32, 128, CPU), (gradient / rms).flatten(0, 1)).view_as(gradient)
+    torch.testing.assert_close(at_client(link, gradient, up, down), expected, rtol=1e-9, atol=0)
+    x = randn(2, 5, 64, seed=6).requires_grad_()
+    low = torch.tensor([0.0, 0.0])
+    received = link(x, up, torch.full((2,), math.inf), down=down, down_snr_db=low)
+    (hurt,) = torch.autograd.grad(received, x, gradient, retain_graph=True)
+    (fine,) = torch.autograd.grad(link(x, up, torch.full((2,), math.inf), down=down), x, gradient)
+    assert not torch.allclose(hurt, fine, rtol=0.1)
+    silent = torch.zeros_like(gradient)
+    assert torch.equal(at_client(link, silent, up, down), silent)
+
+
+@pytest.mark.parametrize("options", [{}, {"fading": "rayleigh"}, {"bits": 0.4, "modulation": 4}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_clients_do_not_see_their_chunk(options, dtype, stack):
+    """Forward and backward of three clients at different SNRs equal those of each alone, to the bit."""
+    link, d, b = make_link("digital", **options), 32, 7
+    up, down = stack(link, [4, 3], d, (1, 2, 3), dtype), stack(link, [4, 3], d, (4, 5, 6), dtype)
+    snr_db, back_db = torch.tensor([3.0, 8.0, math.inf]), torch.tensor([18.0, 4.0, 9.0])
+    x, weights = randn(3, b, d, seed=7).to(dtype).requires_grad_(), randn(3, b, d, seed=8).to(dtype)
+
+    def run(clients: slice) -> tuple[Tensor, Tensor]:
+        hops = [{name: rows[clients] for name, rows in hop.items()} for hop in (up, down)]
+        y = link(x[clients], hops[0], snr_db[clients], down=hops[1], down_snr_db=back_db[clients])
+        return y, torch.autograd.grad((y * weights[clients]).sum(), x)[0][clients]
+
+    together, gradient = run(slice(0, 3))
+    for k in range(3):
+        alone, own = run(slice(k, k + 1))
+        assert torch.equal(alone[0], together[k]) and torch.equal(own[0], gradient[k])
+
+
+def test_padding_is_not_sent_and_changes_nothing(stack):
+    link, b = make_link("digital", fading="rayleigh"), 6
+    up, down = stack(link, [b], 32, (1, 2)), stack(link, [b], 32, (3, 4))
+    longer = [{name: pad(rows, (0, 0, 0, 2), value=1.0) for name, rows in hop.items()} for hop in (up, down)]
+    mask = torch.tensor([True] * b + [False] * 2).expand(2, b + 2)
+    x, gradient = randn(2, b + 2, 32, seed=9), randn(2, b + 2, 32, seed=10)
+    gradient[:, b:] = 1e6
+    snr_db, meters = torch.tensor([6.0, 9.0]), (Meter(), Meter())
+    padded = link(x, longer[0], snr_db, mask=mask, meter=meters[0])
+    alone = link(x[:, :b], up, snr_db, meter=meters[1])
+    assert torch.equal(padded[:, :b], alone) and not padded[:, b:].any()
+    assert meters[0].snr_db() == pytest.approx(meters[1].snr_db())
+    seen, own = at_client(link, gradient, *longer, mask=mask), at_client(link, gradient[:, :b], up, down)
+    torch.testing.assert_close(seen[:, :b], own, rtol=1e-12, atol=1e-15)
+    assert not seen[:, b:].any()
+
+
+@pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
+def test_nothing_to_send_is_no_error(fading, stack):
+    """No sample at all, or padding alone."""
+    link, snr_db = make_link("digital", fading=fading), torch.tensor([9.0])
+    none = link(randn(1, 0, 32, seed=1), stack(link, [], 32), snr_db)
+    assert none.shape == (1, 0, 32)
+    mask = torch.zeros(1, 2, dtype=torch.bool)
+    padding = link(randn(1, 2, 32, seed=1), stack(link, [2], 32), snr_db, mask=mask, meter=Meter())
+    assert not padding.any()
+
+
+@pytest.mark.parametrize("features", ["gaussian", "constant"])
+def test_the_meter_measures_the_snr_that_was_asked_for(features, stack):
+    """As of the analog links; also for features whose bits are all the same, since they are scrambled."""
+    link, b, d = make_link("digital", modulation=64, code_rate=0.5), 1000, 64
+    x = randn(1, b, d, seed=11) if features == "gaussian" else torch.ones(1, b, d, dtype=torch.float64)
+    meter = Meter()
+    link(x, stack(link, [b], d), torch.tensor([7.0]), meter=meter)
+    symbols = b * d / 2 if features == "gaussian" else d / 2  # constant ones are the same d/2 symbols every time
+    spread = math.sqrt(0.4 / symbols) + 1 / math.sqrt(b * d / 2)
+    assert abs(10 ** ((meter.snr_db() - 7.0) / 10) - 1) < 5 * spread
+
+
+def test_it_fails_below_shannon_s_limit_and_not_well_above(stack):
+    """16-QAM at rate 1/2: 2 bits per use need 4.8 dB. Below, more than half of the codewords break."""
+    link, d, b = make_link("digital"), 256, 100
+    x, up = randn(1, b, d, seed=12), stack(make_link("digital"), [b], 256)
+    clean = link(x, up, torch.tensor([math.inf]))
+    limit = 10 * math.log10(2**2 - 1)
+    broken = {db: (link(x, up, torch.tensor([limit + db])) != clean).any(-1).double().mean() for db in (-1.5, 4.5)}
+    assert broken[-1.5] == 1 and broken[4.5] == 0
+
+
+def test_what_is_sent_uncoded_crosses_the_channel_of_the_fading(stack):
+    """Over-the-air exchange of parameters: `transmit` is that of the analog link, realisation for realisation."""
+    symbols = torch.randn(2, 3, 4, dtype=torch.complex128, generator=torch.Generator().manual_seed(13))
+    for fading in ("awgn", "rayleigh", "rician"):
+        digital, analog = make_link("digital", fading=fading), make_link(fading)
+        up, snr_db = stack(digital, [3], 8, (1, 2)), torch.tensor([5.0, 9.0])
+        same = stack(analog, [3], 8, (1, 2))
+        assert all(torch.equal(up[name], same[name]) for name in same) and up.keys() == same.keys()
+        assert torch.equal(digital.transmit(symbols, up, snr_db), analog.transmit(symbols, up, snr_db))
+
+
+def test_features_that_are_not_finite_are_one_line(stack):
+    link = make_link("digital")
+    x = randn(1, 2, 32, seed=14)
+    x[0, 0, 0] = math.nan
+    with pytest.raises(ValueError, match=r"^features: 1 of 64 values are not finite$"):
+        link(x, stack(link, [2], 32), torch.tensor([9.0]))
+
+
+def test_torch_s_global_generator_is_left_alone():
+    """In a process of its own, so that Sionna's import, which reseeds it, is in the middle."""
+    code = """
+import torch
+from channels import make_link
+torch.manual_seed(3)
+before = torch.get_rng_state()
+link = make_link("digital", fading="rayleigh")
+up = {n: t[None] for n, t in link.draw([4], 64, torch.Generator().manual_seed(1)).items()}
+x = torch.zeros(1, 4, 64).requires_grad_()
+link(x, up, torch.tensor([9.0]), down=up).sum().backward()
+assert torch.equal(torch.get_rng_state(), before)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- constellation and rate for an SNR -------------------------------------------------------------------------------
+
+
+def test_the_bytes_that_capacity_allows():
+    """32 complex uses carry at most 4, 13 and 24 bytes at 0, 9 and 18 dB."""
+    assert [round(32 * capacity(snr_db) / 8) for snr_db in (0, 9, 18)] == [4, 13, 24]
+
+
+def test_the_schemes_are_5g_s():
+    """3GPP TS 38.214, Table 5.1.3.1-2: the spectral efficiencies that it prints, less the two below rate 1/5."""
+    printed = [0.6016, 0.8770, 1.1758, 1.4766, 1.6953, 1.9141, 2.1602, 2.4063, 2.5703, 2.7305, 3.0293, 3.3223, 3.6094]
+    printed += [3.9023, 4.2129, 4.5234, 4.8164, 5.1152, 5.3320, 5.5547, 5.8906, 6.2266, 6.5703, 6.9141, 7.1602, 7.4063]
+    assert [scheme.efficiency for scheme in SCHEMES] == pytest.approx(printed, abs=5.1e-5)
+
+
+def test_the_scheme_for_an_snr_keeps_a_margin_from_capacity():
+    """A longer codeword and a higher SNR carry more, and what is chosen is never above capacity less the margin."""
+    assert choose(-6.0, 4096) is None and choose(0.0, 32) is None
+    for uses in (32, 512, 4096):
+        efficiencies = [choose(snr_db, uses).efficiency for snr_db in (6.0, 9.0, 18.0, 24.0)]
+        assert efficiencies == sorted(set(efficiencies))
+        assert all(e <= capacity(snr_db - 2) for e, snr_db in zip(efficiencies, (6.0, 9.0, 18.0, 24.0), strict=True))
+    assert choose(9.0, 32).efficiency < choose(9.0, 4096).efficiency
+    assert choose(60.0, 4096) == SCHEMES[-1]

@@ -1,0 +1,176 @@
+"""The image chain: what fits, what is lost, and what comes out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from channels.coding import codec
+from channels.coding.image import ImageChain
+from channels.coding.mcs import choose
+
+CIFAR = Path(os.environ.get("SEMCOM_DATA", "")) / "cifar10.npz"
+SETTINGS = [(kind, headers) for kind in codec.CODECS for headers in codec.HEADERS]
+
+
+def photos(n: int, channels: int = 3, size: int = 32) -> Tensor:
+    """Smooth random images of little colour, uint8 `[n, channels, size, size]`."""
+    generator = torch.Generator().manual_seed(1)
+    coarse = torch.rand(n, 1, 4, 4, generator=generator) + 0.1 * torch.rand(n, channels, 4, 4, generator=generator)
+    return (230 * torch.nn.functional.interpolate(coarse, size, mode="bicubic").clamp(0, 1)).to(torch.uint8)
+
+
+def seeded(seed: int = 2) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def versions(image: Tensor, kind: str, headers: str) -> tuple[tuple[bytes, int], ...]:
+    pixels = image.permute(1, 2, 0).numpy() if len(image) == 3 else image[0].numpy()
+    return codec.payloads(pixels.tobytes(), pixels.shape, kind, headers)
+
+
+@pytest.mark.parametrize(("kind", "headers"), SETTINGS)
+@pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 32), (1, 28), (3, 45)])
+def test_a_file_can_do_without_its_header(kind, headers, channels, size):
+    """With or without, and with zeros behind, it gives the same image; the better the quality, the closer."""
+    image = photos(1, channels, size)[0]
+    shape = (size, size, 3) if channels == 3 else (size, size)
+    original = image.permute(1, 2, 0).numpy().reshape(shape).astype(float)
+    errors = []
+    for data, _ in versions(image, kind, headers):
+        read = codec.read(data, shape, kind, headers)
+        padded = codec.read(data + bytes(40), shape, kind, headers)
+        assert read is not None and padded is not None and np.array_equal(read, padded)
+        errors.append(np.square(read - original).mean())
+    assert errors[-1] < 0.2 * errors[0] and errors[-1] < 10
+    assert codec.read(b"\x00" * 50, shape, kind, headers) is None or headers == "free"
+
+
+@pytest.mark.parametrize("kind", codec.CODECS)
+def test_payload_and_header_add_up_to_the_file(kind):
+    """WebP: RIFF, WEBP and VP8 chunk (20 bytes), start code, width and height (7). JPEG: over 250 bytes."""
+    image = photos(1)[0]
+    for (sent, header), (free, same) in zip(versions(image, kind, "sent"), versions(image, kind, "free"), strict=True):
+        if kind == "webp":
+            assert header == same == 27 and len(sent) == len(free) + 27
+        else:
+            assert header > 250 and same == 623 + 2 - 1  # all before the scan, and the end; less the byte for quality
+
+
+@pytest.mark.parametrize(("kind", "headers"), SETTINGS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_at_a_high_snr_images_arrive_as_they_were_compressed(kind, headers, channels):
+    images = photos(6, channels)
+    received = ImageChain(1500, 64, 3 / 4, kind, headers=headers).send(images, 60.0, seeded())
+    room = 1500 * 6 * 3 // 4 // 8 - 2
+    for i, image in enumerate(images):
+        data, header = [each for each in versions(image, kind, headers) if len(each[0]) <= room][-1]
+        shape = (32, 32, 3) if channels == 3 else (32, 32)
+        expected = codec.read(data, shape, kind, headers)
+        arrived = received.images[i].permute(1, 2, 0).numpy().reshape(shape)
+        assert expected is not None and np.array_equal(arrived, expected)
+        assert received.headers[i] == header
+        assert received.payload[i] == len(data) - (header if headers == "sent" else 0) > 0
+    assert received.images.dtype == torch.uint8 and not received.lost.any()
+
+
+def test_more_uses_give_better_images_until_nothing_fits():
+    images, errors = photos(8), []
+    for uses in (2048, 768, 512):
+        received = ImageChain(uses).send(images, 30.0, seeded())
+        assert not received.lost.any() and (received.payload + received.headers <= uses * 2 // 8 - 2).all()
+        errors.append(float((received.images.double() - images).square().mean()))
+    assert errors == sorted(errors) and errors[0] < 0.3 * errors[-1]
+    nothing = ImageChain(32).send(images, 30.0, seeded())
+    assert nothing.lost.all() and not nothing.images.any() and not nothing.payload.any() and not nothing.headers.any()
+
+
+def test_a_checksum_finds_what_noise_broke():
+    """In the waterfall some are lost, and no broken image passes for a good one."""
+    images = photos(60)
+    clean = ImageChain(400).send(images, 60.0, seeded())
+    received = ImageChain(400).send(images, 6.4, seeded())
+    assert 5 < received.lost.sum() < 55
+    assert torch.equal(received.images[~received.lost], clean.images[~received.lost])
+    assert not received.images[received.lost].any()
+    assert ImageChain(400).send(images, 2.0, seeded()).lost.all()
+
+
+def test_fading_loses_images_in_outages():
+    """One h per image: those below the SNR that the code needs are lost, 1 - exp(-a) of them; Rician loses fewer."""
+    images = photos(200)
+    awgn, rayleigh, rician = (
+        ImageChain(400, headers="free", fading=fading).send(images, 12.0, seeded()).lost.double().mean()
+        for fading in ("awgn", "rayleigh", "rician")
+    )
+    assert awgn == 0
+    low, high = (1 - np.exp(-(10 ** ((needed - 12.0) / 10))) for needed in (5.5, 7.5))
+    error = 5 * np.sqrt(high / 200)
+    assert low - error < rayleigh < high + error and rician < rayleigh - 0.1
+
+
+def test_the_draw_is_a_function_of_the_generator_alone():
+    images, chain = photos(30), ImageChain(400)
+    before = torch.get_rng_state()
+    one, two, other = (chain.send(images, 6.4, seeded(seed)) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.images, two.images) and torch.equal(one.lost, two.lost)
+    assert not torch.equal(one.lost, other.lost)
+    none = chain.send(images[:0], 6.4, seeded())
+    assert none.images.shape == (0, 3, 32, 32) and none.lost.shape == none.payload.shape == (0,)
+
+
+def test_the_scheme_of_an_snr_loses_few():
+    images = photos(50)
+    for snr_db, uses in ((6.0, 1000), (12.0, 400), (20.0, 250)):
+        scheme = choose(snr_db, uses)
+        assert scheme is not None
+        chain = ImageChain(uses, scheme.modulation, scheme.code_rate, headers="free")
+        assert chain.send(images, snr_db, seeded()).lost.double().mean() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"uses": 2}, "uses: 2 carry 4 bits, which do not hold a checksum of 16 and a byte"),
+        ({"uses": -5}, "uses: -5 is not a whole number of at least 1"),
+        ({"uses": 99.5}, "uses: 99.5 is not a whole number of at least 1"),
+        ({"uses": 512, "modulation": 12}, "modulation: a constellation of 12 points is no power of two; known are"),
+        ({"uses": 512, "code_rate": 1.5}, "code_rate: 1.5 is not a number from 1/5 to 948/1024"),
+        ({"uses": 512, "codec": "png"}, "codec: 'png' is unknown; known are webp, jpeg"),
+        ({"uses": 512, "headers": "none"}, "headers: 'none' is unknown; known are sent, free"),
+        ({"uses": 512, "fading": "ofdm"}, "fading: 'ofdm' is unknown; known are awgn, rayleigh, rician"),
+        ({"uses": 512, "coherence": "batch"}, "coherence: 'batch' has no effect with fading awgn"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, said):
+    with pytest.raises(ValueError) as error:
+        ImageChain(**arguments)
+    assert str(error.value).startswith(said) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("images", [torch.zeros(2, 3, 8, 8), torch.zeros(3, 8, 8, dtype=torch.uint8)])
+def test_other_images_are_one_line(images):
+    with pytest.raises(ValueError, match=r"^images: torch\.\w+ \[.*\] is not uint8 \[n, 1 or 3, height, width\]$"):
+        ImageChain(512).send(images, 9.0, seeded())
+
+
+@pytest.mark.skipif(not CIFAR.is_file(), reason="needs CIFAR-10: set SEMCOM_DATA to the folder of cifar10.npz")
+def test_the_smallest_webp_of_a_cifar_image_has_about_70_bytes():
+    """Of the first 100 the smallest has 68, the mean 91, and 27 are header.
+
+    32 uses carry 4 to 24 bytes at 0 to 18 dB, so nothing fits.
+    """
+    images = np.load(CIFAR)["x_test"][:100]
+    files = [codec.payloads(image.tobytes(), image.shape, "webp", "sent")[0][0] for image in images]
+    sizes = np.array([len(file) for file in files])
+    assert 60 <= sizes.min() <= 80 and 80 <= sizes.mean() <= 105
+    scheme = choose(18.0, 32)
+    assert scheme is not None
+    tensor = torch.from_numpy(images[:20]).permute(0, 3, 1, 2)
+    assert ImageChain(32, scheme.modulation, scheme.code_rate, headers="free").send(tensor, 18.0, seeded()).lost.all()

@@ -1,0 +1,320 @@
+"""The link `ofdm`: its grid, what its receiver knows, its split gradient, its accounts, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import j0
+from torch import Tensor
+
+from channels import make_link
+from channels.ofdm.grid import Grid, frame
+from channels.ofdm.link import OFDM
+from channels.power import normalise_power
+from channels.split import Split
+
+D = 8
+STILL = {"speed_mps": 0.0}
+
+
+def ofdm(**options) -> OFDM:
+    link = make_link("ofdm", **options)
+    assert isinstance(link, OFDM)
+    return link
+
+
+def draw(link: OFDM, sizes: list[int], d: int = D, seed: int = 0) -> dict[str, Tensor]:
+    return link.draw(sizes, d, torch.Generator().manual_seed(seed), torch.float64)
+
+
+def randn(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+# -- the grid --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pilots", "data"), [((2, 11), 12), ((), 14), ((0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13), 1)]
+)
+def test_data_fill_one_symbol_after_the_other_and_a_step_has_a_frame(pilots, data):
+    """Nothing moves, so elements of one subcarrier are equal, those of different subcarriers and steps differ."""
+    link = ofdm(pilots=pilots, subcarriers=5, delay_spread_ns=300.0, **STILL)
+    h = draw(link, [7, 3])["fading"]
+    for step in (h[:7], h[7:]):
+        elements = step.flatten()
+        subcarrier = torch.arange(len(elements)) % 5
+        assert torch.equal(elements, elements[subcarrier])
+        assert len(elements[:5].abs().unique()) == min(5, len(elements))
+    assert not torch.isclose(h[0], h[7]).any()
+
+
+def test_a_frame_goes_on_over_its_slots():
+    """6 symbols on one subcarrier with 4 data symbols a slot: the last two lie a slot later, at symbols 14 and 15."""
+    link = ofdm(pilots=tuple(range(4, 14)), subcarriers=1, speed_mps=500.0)
+    many = torch.cat([draw(link, [1], 12, seed)["fading"] for seed in range(1000)])
+    x = 2 * math.pi * 500 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
+    for n, symbols in enumerate((0, 1, 2, 3, 14, 15)):
+        product = many[:, n] * many[:, 0].conj()
+        assert abs(product.mean() - j0(x * symbols)) < 5 * (product.abs().square().mean() / 1000).sqrt()
+
+
+def test_the_band_is_sized_by_a_mini_batch_or_given():
+    """50 x 64 / 2 = 1,600 symbols over 12 data symbols of a slot are 134 subcarriers."""
+    link = ofdm()
+    assert (link.subcarriers, link.bandwidth_hz, link.shares) == (None, None, None)
+    run = link.in_band(clients=25, active=20, batch=50, d=64)
+    assert run.subcarriers == 20 * 134 and run.bandwidth_hz == 20 * 134 * 15e3
+    assert link.subcarriers is None  # the other one is a copy
+    assert ofdm(pilots=()).in_band(20, 20, 50, 64).subcarriers == 20 * 115
+    given = ofdm(subcarriers=1000, spacing_khz=30.0).in_band(20, 20, 50, 64)
+    assert (given.subcarriers, given.bandwidth_hz) == (1000, 3e7)
+
+
+def test_clients_have_blocks_of_their_shares():
+    """Of 10 subcarriers 0.5, 0.34 and 0.16 are 5, 3 and 2: the period of a still channel along the symbols."""
+    link = ofdm(subcarriers=10, shares=(0.5, 0.34, 0.16), delay_spread_ns=300.0, **STILL).in_band(3, 2, 10, D)
+    for client, width in enumerate((5, 3, 2)):
+        h = draw(link.of(client), [10])["fading"].flatten()
+        assert torch.equal(h[width:], h[:-width]) and len(h[:width].abs().unique()) == width
+    with pytest.raises(ValueError, match=r"shares: clients differ in them; draw from link.of\(client\)"):
+        draw(link, [10])
+    with pytest.raises(ValueError, match="shares: the band is not known; give subcarriers, or call link.in_band"):
+        draw(ofdm(shares=(0.5, 0.5)).of(0), [10])
+
+
+def test_no_batch_at_all_is_no_row():
+    rows = draw(ofdm(csi="ls"), [])
+    assert {name: t.shape for name, t in rows.items()} == dict.fromkeys(("noise", "fading", "known", "error"), (0, 4))
+
+
+def test_symbols_of_one_client_do_not_reach_another():
+    """In time: three clients on blocks of one IFFT, prefixes, paths of their own, one sum on the air, one FFT.
+
+    With paths inside the prefix each block holds h x of its own client to rounding, h the transform of its paths, and
+    a client that sends on the others' behalf changes nothing. That is the `y = h x` of the link, per element.
+    """
+    size, blocks, prefix, paths = 24, (10, 8, 6), 5, 5
+    generator = torch.Generator().manual_seed(0)
+
+    def complex_randn(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.complex128, generator=generator)
+
+    taps, sent = [complex_randn(paths) for _ in blocks], [complex_randn(width) for width in blocks]
+    starts = np.cumsum((0, *blocks))
+
+    def received(sent: list[Tensor]) -> Tensor:
+        air = torch.zeros(prefix + size + paths - 1, dtype=torch.complex128)
+        for k, x in enumerate(sent):
+            grid = torch.zeros(size, dtype=torch.complex128)
+            grid[starts[k] : starts[k + 1]] = x
+            wave = torch.fft.ifft(grid)
+            wave = torch.cat([wave[-prefix:], wave])
+            for delay, tap in enumerate(taps[k]):
+                air[delay : delay + len(wave)] += tap * wave
+        return torch.fft.fft(air[prefix : prefix + size])
+
+    y = received(sent)
+    for k, x in enumerate(sent):
+        h = torch.fft.fft(torch.nn.functional.pad(taps[k], (0, size - paths)))[starts[k] : starts[k + 1]]
+        torch.testing.assert_close(y[starts[k] : starts[k + 1]], h * x, rtol=1e-12, atol=1e-12)
+    changed = received([sent[0], 1e3 * sent[1], sent[2]])
+    torch.testing.assert_close(changed[: starts[1]], y[: starts[1]], rtol=1e-9, atol=1e-10)
+
+
+# -- what arrives ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", ["rayleigh", "tdl-a", "tdl-e", "cdl-c"])
+@pytest.mark.parametrize("equaliser", ["zf", "mmse"])
+def test_without_noise_features_arrive_as_they_were_sent(profile, equaliser):
+    link = ofdm(profile=profile, equaliser=equaliser)
+    x = randn(1, 5, D)
+    up = {name: row[None] for name, row in draw(link, [5]).items()}
+    torch.testing.assert_close(link(x, up, torch.tensor([math.inf])), normalise_power(x), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("equaliser", ["zf", "mmse"])
+def test_without_noise_the_pilots_of_a_still_channel_tell_all(equaliser):
+    """The estimate is then h itself, at every subcarrier, as every one has pilots."""
+    link = ofdm(csi="ls", equaliser=equaliser, delay_spread_ns=300.0, **STILL)
+    x = randn(1, 5, D)
+    up = {name: row[None] for name, row in draw(link, [5]).items()}
+    torch.testing.assert_close(link(x, up, torch.tensor([math.inf])), normalise_power(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("csi", ["perfect", "ls"])
+@pytest.mark.parametrize("equaliser", ["zf", "mmse"])
+def test_gradient_is_exact_for_an_ideal_downlink(csi, equaliser):
+    """Effective gain w h with the true h: against finite differences, for a fixed realisation."""
+    link = ofdm(csi=csi, equaliser=equaliser, downlink="ideal")
+    up = {name: row[None] for name, row in draw(link, [2, 1]).items()}
+    assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([5.0])), randn(1, 3, D).requires_grad_())
+
+
+def test_zero_forcing_with_perfect_knowledge_passes_the_gradient_unchanged():
+    link = ofdm(equaliser="zf", downlink="ideal")
+    up = {name: row[None] for name, row in draw(link, [3]).items()}
+    x, gradient = randn(1, 3, D).requires_grad_(), randn(1, 3, D, seed=2)
+    received = Split.apply(x, link._hop(up, torch.tensor([5.0]), x, None), None, None)
+    assert torch.equal(torch.autograd.grad(received, x, gradient)[0], gradient)
+
+
+@pytest.mark.parametrize("name", ["zf", "mmse"])
+def test_an_estimate_is_used_where_the_gain_is_not_known(name):
+    """By hand: h = 2, estimate 0.5j + 0.5 (1j), no = 0.25: w = -j / 1, or -j / 1.25; then w (2 x)."""
+    link = ofdm(csi="ls", equaliser=name)
+    one = torch.ones(1, 1, 1, dtype=torch.complex128)
+    rows = {"fading": 2 * one, "known": 0.5j * one, "error": 1j * one, "noise": 0 * one}
+    got = link.transmit(one, rows, torch.tensor([-10 * math.log10(0.25)]))
+    assert got.item() == pytest.approx(-2j / (1 if name == "zf" else 1.25))
+    assert link._hop(rows, torch.tensor([6.0206]), one, None).effective.item() == pytest.approx(got.item(), rel=1e-6)
+
+
+# -- channel knowledge -----------------------------------------------------------------------------------------------
+
+
+def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
+    """|estimate - h|^2 of the data elements of independent frames, `[frames, d/2]`."""
+    rows = draw(link, [1] * frames, d, seed=3)
+    estimate = link.estimate(rows, torch.tensor(10 ** (-snr_db / 20), dtype=torch.float64))
+    assert estimate is not None
+    return (estimate - rows["fading"]).abs().square()
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0, 30.0])
+def test_the_error_at_the_pilots_falls_as_one_over_the_snr(snr_db, within):
+    """With one pilot symbol every estimate is that of the pilot, and nothing moves: the error is no."""
+    link = ofdm(csi="ls", pilots=5, subcarriers=1, **STILL)
+    within(error(link, snr_db, 4000)[:, 0], 10 ** (-snr_db / 10))
+
+
+def weight(t: int) -> float:
+    """Of pilot 11 in an estimate at symbol t; pilot 2 has the rest."""
+    return (t - 2) / 9
+
+
+def test_between_the_pilots_noise_is_averaged_and_beyond_them_amplified(within):
+    """no ((1 - w)^2 + w^2): 1.54 no at symbol 0, 0.51 no at 6."""
+    link = ofdm(csi="ls", subcarriers=1, **STILL)
+    errors = error(link, 10.0, 4000, 24)
+    for column, t in enumerate(link._grid.data):
+        within(errors[:, column], 0.1 * ((1 - weight(t)) ** 2 + weight(t) ** 2))
+
+
+def test_what_moves_between_the_pilots_leaves_a_floor(within):
+    """Without noise: the mean square of h(t) - (1 - w) h(2) - w h(11), correlations J0, as Jakes' spectrum has them."""
+    link = ofdm(csi="ls", subcarriers=1, speed_mps=100.0)
+    errors = error(link, math.inf, 4000, 24)
+    x = 2 * math.pi * 100 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
+    for column, t in enumerate(link._grid.data):
+        w = weight(t)
+        both = 1 + (1 - w) ** 2 + w**2 + 2 * w * (1 - w) * j0(9 * x)
+        within(errors[:, column], both - 2 * (1 - w) * j0((t - 2) * x) - 2 * w * j0((11 - t) * x))
+
+
+def test_interpolation_goes_from_slot_to_slot():
+    """By hand, pilots 2 and 11 of two slots: symbol 13 lies between 11 and 16, symbol 27 beyond 25."""
+    at = frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
+    assert at.pilots.tolist() == [2, 11, 16, 25]
+    weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
+    rows = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
+    assert rows[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
+    assert rows[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
+    assert rows[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
+    one = frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
+    assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
+
+
+# -- accounts --------------------------------------------------------------------------------------------------------
+
+
+def test_pilots_prefix_and_whole_slots_are_paid_for():
+    """Two clients, 10 subcarriers each: 120 data elements a slot. A slot takes 1 ms: 14 x 15/14 x 10 = 150 uses."""
+    link = ofdm(subcarriers=20).in_band(2, 2, 10, 24)
+    cost = link.cost(np.array([240.0, 242.0, 2.0, 0.0]), np.array([0, 1, 0, 1]))
+    assert cost.uses == pytest.approx([150, 300, 150, 0])
+    assert cost.energy == pytest.approx(np.array([120 + 20, 121 + 40, 1 + 20, 0]) * 15 / 14)
+    milliseconds = 1e3 * cost.uses / (link.bandwidth_hz / 2)
+    assert milliseconds == pytest.approx([1, 2, 1, 0])
+
+
+def test_a_share_of_the_band_takes_its_inverse_of_the_time():
+    """The same 240 symbols on all of 24 subcarriers, on a half and on a sixth: 1, 2 and 5 slots of 12 x width."""
+    numbers = np.array([480.0])
+    alone = ofdm(subcarriers=24).in_band(1, 1, 10, 48).cost(numbers, np.array([0]))
+    shared = ofdm(subcarriers=24, shares=(0.5, 1 / 6, 1 / 3)).in_band(3, 3, 10, 48)
+    slots = np.array([1, 2, 5])
+    uses = [alone.uses[0], *shared.cost(np.repeat(numbers, 2), np.array([0, 1])).uses]
+    assert uses == pytest.approx(slots * 15 * np.array([24, 12, 4]))
+    seconds = np.array(uses) / (24 * 15e3 * np.array([1, 1 / 2, 1 / 6]))
+    assert seconds == pytest.approx(slots * 1e-3)
+
+
+def test_equal_parts_are_those_of_the_clients_that_take_part():
+    """20 subcarriers and three clients: two each are left over, and nobody has them, but they are part of the time."""
+    link = ofdm(subcarriers=20).in_band(5, 3, 10, 24)
+    cost = link.cost(np.array([144.0]), np.array([4]))  # 72 symbols: 6 subcarriers x 12
+    assert cost.uses == pytest.approx([15 * 20 / 3]) and cost.energy == pytest.approx([(72 + 12) * 15 / 14])
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"profile": "tdl-f"}, "profile: 'tdl-f' is unknown; known are rayleigh, tdl-a"),
+        ({"csi": "lmmse"}, "csi: 'lmmse' is unknown; known are perfect, ls"),
+        ({"csi": "ls", "equaliser": "none"}, "csi: 'ls' does nothing without an equaliser; choose mmse or zf"),
+        ({"csi": "ls", "pilots": ()}, "pilots: there are none to estimate the channel from; csi ls needs one"),
+        ({"pilots": tuple(range(14))}, "pilots: all 14 symbols of a slot are pilots, which leaves none for data"),
+        ({"pilots": (2, 14)}, "pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
+        ({"pilots": (2, 2)}, "pilots: (2, 2) are not different symbols of a slot, 0 to 13"),
+        ({"subcarriers": 0}, "subcarriers: 0 is not a positive number"),
+        ({"shares": (0.5, 0.6)}, "shares: 0.5, 0.6 sum to 1.1 and not to 1"),
+        ({"shares": (1.5, -0.5)}, "shares: -0.5 is not a positive number"),
+        ({"shares": 0.5}, "shares: 0.5 sum to 0.5 and not to 1"),
+        ({"spacing_khz": 0.0}, "spacing_khz: 0.0 is not a positive number"),
+        ({"cyclic_prefix": -0.1}, "cyclic_prefix: -0.1 is not a number of at least 0"),
+        ({"delay_spread_ns": math.nan}, "delay_spread_ns: nan is not a number of at least 0"),
+        ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
+        ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
+        ({"profile": "rayleigh", "speed_mps": 3.0}, "speed_mps: 3.0 is not for profile rayleigh"),
+        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes profile, csi"),
+    ],
+)
+def test_options_that_make_no_grid_are_refused(options, message):
+    with pytest.raises(ValueError) as refused:
+        ofdm(**options)
+    assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subcarriers": 19}, "subcarriers: 19 are fewer than the 20 clients that share them"),
+        ({"shares": (0.5, 0.5)}, "shares: 2 values for 25 clients; give one per client"),
+        ({"subcarriers": 30, "shares": (0.96, *[0.04 / 24] * 24)}, "shares: 0.00166667 of 30 subcarriers is none for "),
+    ],
+)
+def test_a_band_too_small_for_its_clients_is_refused(options, message):
+    with pytest.raises(ValueError) as refused:
+        ofdm(**options).in_band(clients=25, active=20, batch=50, d=64)
+    assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
+
+
+def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
+    """TDL-A's last path: 9.66 delay spreads. The prefix of 15 kHz: 4.76 us, of 120 kHz an eighth of that."""
+    said = "600 puts the last path of tdl-a at 5.8 us, beyond the cyclic prefix of 4.76 us"
+    with pytest.warns(UserWarning, match=said):
+        ofdm(delay_spread_ns=600.0)
+    with pytest.warns(UserWarning, match="100 puts the last path of tdl-a at 0.966 us, beyond .* of 0.595 us"):
+        ofdm(spacing_khz=120.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ofdm(delay_spread_ns=450.0), ofdm(profile="rayleigh", cyclic_prefix=0.0)

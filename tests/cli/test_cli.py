@@ -1,0 +1,506 @@
+"""The command line: what it reads, what it prints, and its exit statuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import semcom
+from semcom.cli import flags
+from semcom.cli import main as cli
+from semcom.cli import printing as report
+from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
+
+TRAIN = ["train", "fedavg", "--out", "out"]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test runs in an empty folder of its own."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def read(*words: str) -> RunConfig:
+    """The configuration that `semcom train` makes of its words."""
+    return flags.read_train(flags.read_early(words, config=True))
+
+
+def stored(tmp_path: Path, config: RunConfig) -> str:
+    """The path of a config.json."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(to_dict(config)))
+    return str(path)
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_flags_of_the_issue_reach_the_configuration() -> None:
+    line = (
+        "fedavg --data.name cifar10 --data.root DIR --partition.kind shots --partition.ways 3 --partition.shots 100 "
+        "--clients 20 --channel.kind awgn --channel.snr-db 9 --train.rounds 60 --train.batch-size 50 --train.lr 0.001 "
+        "--seed 4 --out OUT --device cpu"
+    )
+    config = read(*line.split())
+    expected = RunConfig(method="fedavg", hyper=config.hyper, seed=4, out="OUT", device="cpu", clients=20)
+    expected = dataclasses.replace(
+        expected,
+        data=semcom.DataConfig("cifar10", "DIR"),
+        partition=semcom.PartitionConfig(kind="shots", ways=3, shots=100),
+        channel=ChannelConfig(kind="awgn", snr_db=9.0),
+        train=TrainConfig(rounds=60, batch_size=50, lr=0.001),
+    )
+    assert config == expected
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(allow_nan=False))
+def test_any_number_of_db_is_read_back(value: float) -> None:
+    assert read("fedavg", "--channel.snr-db", repr(value)).channel.snr_db == value
+
+
+@pytest.mark.parametrize("text", ["9,12,6", "-3,4", "0:18", "-6:18"])
+def test_lists_and_ranges_of_db_stay_text(text: str) -> None:
+    assert read("fedavg", "--channel.snr-db", text).channel.snr_db == text
+
+
+@pytest.mark.parametrize(
+    ("words", "lr"), [(["0.1"], 0.1), (["1"], 1.0), (["0.1", "0.2", "1e-3"], (0.1, 0.2, 1e-3)), (["None"], None)]
+)
+def test_one_rate_or_one_per_client(words: list[str], lr: Any) -> None:
+    assert read("fedavg", "--train.lr", *words, "--clients", "3").train.lr == lr
+
+
+def test_whole_numbers_stay_whole() -> None:
+    config = read("fedavg", "--train.local-epochs", "2", "3", "--partition.scarce", "1", "4", "--clients", "5")
+    assert config.train.local_epochs == (2, 3) and config.partition.scarce == (1, 4)
+
+
+def test_hyperparameters_are_flags_of_the_method() -> None:
+    assert read("fedcl", "--method.lam", "0.5").hyper.lam == 0.5
+    assert read("fedcl").hyper.lam == 1 / 64
+
+
+def test_flags_override_a_stored_configuration(tmp_path: Path) -> None:
+    before = RunConfig(method="fedcl", hyper={"lam": 0.25, "tau": 0.5}, clients=7, train=TrainConfig(lr=(0.1,) * 7))
+    path = stored(tmp_path, before)
+    same = read("--config", path)
+    assert same == dataclasses.replace(before, hyper=same.hyper) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
+    changed = read("fedcl", "--config", path, "--method.lam", "0.75", "--clients", "9")
+    assert (changed.hyper.lam, changed.hyper.tau, changed.clients) == (0.75, 0.5, 9)
+    other = read("fedavg", "--config", path)  # another method has other hyperparameters
+    assert (other.method, other.clients) == ("fedavg", 7) and not hasattr(other.hyper, "lam")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_shows_every_field_and_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["train", "fedcl", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= columns
+    for part in dataclasses.fields(RunConfig):
+        section = part.default_factory
+        for field in dataclasses.fields(section) if isinstance(section, type) else ():
+            assert f"--{part.name}.{field.name.replace('_', '-')}" in text
+    for flag in (
+        "--method.lam FLOAT",
+        "--train.lr FLOAT [FLOAT ...]",
+        "--train.lr-milestones [INT ...]",
+        "--train.lr-decay FLOAT [FLOAT ...]",
+        "--channel.snr-db FLOAT|STR",
+        "--config",
+        "--plugin",
+    ):
+        assert flag in text
+    assert "--hyper" not in text and "{None}" not in text
+    assert "method.lam" not in run_help("train"), "without a method there are no hyperparameters"
+
+
+def run_help(*words: str) -> str:
+    """The help in one process of its own, where nothing is loaded yet."""
+    command = [sys.executable, "-m", "semcom", *words, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+# Bad input -----------------------------------------------------------------------------------------------------------
+
+BAD: list[tuple[str, str]] = [
+    ("", "command: none is given"),
+    ("train local --precision tf32 --device cpu", "precision: 'tf32' is a rounding of CUDA's, not of cpu"),
+    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, channel-check, list"),
+    ("--fast", "command: '--fast' is unknown"),
+    ("list", "known are methods, channels, datasets, experiments"),
+    ("list figs", "list: 'figs' cannot be listed"),
+    ("list methods --all", "--all: no such flag"),
+    ("list methods fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
+    ("list methods fedcl lam", "'lam' is not expected here"),
+    ("list channels awgn", "'awgn' is not expected here"),
+    ("train", "method: none is given; known are fedcl"),
+    ("train --clients 3", "method: none is given"),
+    ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
+    ("sweep", "experiment: none is given; known are arms-small, demo"),
+    ("sweep dmo", "experiment 'dmo' is unknown: did you mean 'demo'?"),
+    ("sweep demo --scale huge", "scale: 'huge' is not one of smoke, small, paper"),
+    ("sweep demo --scale paper", "scale: demo has no scale 'paper'; it has smoke"),
+    ("sweep demo --jobs 0", "jobs: 0 is not a whole number of at least 1"),
+    ("sweep demo --jobs two", "jobs: 'two' is not a whole number"),
+    ("sweep demo --backend dask", "backend: 'dask' is not one of loky, ray"),
+    ("sweep demo --config c.json", "--config: no such flag"),
+    ("sweep demo --data.root", "data.root: no value is given"),
+    ("figure", "figure: none is given"),
+    ("figure fgi", "figure 'fgi' is unknown"),
+    ("TRAIN --data.name cifra10", "cifra10"),
+    ("TRAIN --data.name no/such.npz", "no/such.npz"),
+    ("TRAIN --data.name cifar10 --data.root no/such/folder", "no/such/folder"),
+    ("TRAIN --channel.kind smoke-signals", "channel 'smoke-signals' is unknown"),
+    ("TRAIN --model.encoder resnet", "encoder 'resnet' is unknown"),
+    ("TRAIN --model.head svm", "head 'svm' is unknown"),
+    ("TRAIN --chanel.snr-db 9", "--chanel.snr-db: no such flag; did you mean --channel.snr-db?"),
+    ("TRAIN --channel.snr_bd 9", "did you mean --channel.snr-db?"),
+    ("TRAIN --method.mu 1", "--method.mu: no such flag"),
+    ("TRAIN --zzz", "--zzz: no such flag; --help shows them all"),
+    ("TRAIN again", "'again' is not expected here"),
+    ("TRAIN --clients", "clients: no value is given"),
+    ("TRAIN --clients --seed 3", "clients: no value is given"),
+    ("TRAIN --clients two", "clients: 'two' is not a whole number"),
+    ("TRAIN --clients 2.5", "clients: '2.5' is not a whole number"),
+    ("TRAIN --clients 0", "clients: 0 is not a whole number of at least 1"),
+    ("TRAIN --seed -1", "seed: -1 is not a number of at least 0"),
+    ("TRAIN --partition.kind random", "partition.kind: 'random' is not one of shots, dirichlet,"),
+    ("TRAIN --partition.ways 11", "partition.ways: 11 is more than the 10 classes"),
+    ("TRAIN --partition.shots 10000", "partition.shots"),
+    ("TRAIN --partition.beta 0", "partition.beta: 0.0 is not a positive number"),
+    ("TRAIN --partition.scarce one", "partition.scarce: 'one' is not a whole number"),
+    ("TRAIN --model.features 7", "model.features: 7 is odd"),
+    ("TRAIN --channel.snr-db nan", "channel.snr-db: nan is not a number in dB"),
+    ("TRAIN --channel.snr-db loud", "channel.snr-db: 'loud' is not a number in dB"),
+    ("TRAIN --channel.snr-db 1,2,3 --clients 2", "channel.snr-db: 3 values for 2 clients"),
+    ("TRAIN --channel.snr-db 9:0", "channel.snr-db: '9:0' is not a range"),
+    ("TRAIN --train.rounds 0", "train.rounds: 0 is not a whole number of at least 1"),
+    ("TRAIN --train.rounds ten", "train.rounds: 'ten' is not a whole number"),
+    ("TRAIN --train.batch-size 0", "train.batch-size: 0 is not"),
+    ("TRAIN --train.lr -0.1", "train.lr: -0.1 is not a positive number"),
+    ("TRAIN --train.lr fast", "train.lr: 'fast' is not a number"),
+    ("TRAIN --train.lr", "train.lr: no value is given"),
+    ("TRAIN --train.lr 1 2 --clients 3", "train.lr: 2 values for 3 clients"),
+    ("TRAIN --train.lr-milestones 75 50", "train.lr-milestones: (75, 50) is not a list of ascending rounds"),
+    ("TRAIN --train.lr-milestones 1", "train.lr-milestones: 1 is not a whole number of at least 2"),
+    ("TRAIN --train.lr-milestones 2.5", "train.lr-milestones: '2.5' is not a whole number"),
+    ("TRAIN --train.lr-decay 0.5", "train.lr-decay: 0.5 has no effect without train.lr-milestones"),
+    ("TRAIN --train.lr-decay", "train.lr-decay: no value is given; give one or several"),
+    ("TRAIN --train.lr-milestones 5 --train.lr-decay 1 2", "train.lr-decay: 2 values for 1 milestones"),
+    ("TRAIN --train.lr-milestones 5 --train.lr-decay 0", "train.lr-decay: 0.0 is not a positive number"),
+    ("TRAIN --train.local-steps 0", "train.local-steps: 0 is not a whole number of at least 1"),
+    (
+        "TRAIN --train.local-steps 5 --train.local-epochs 2",
+        "train.local-steps: 5 is not taken beside train.local-epochs",
+    ),
+    ("TRAIN --train.optimizer lion", "train.optimizer: 'lion' is not one of adam, sgd"),
+    ("TRAIN --train.through-link maybe", "'maybe' is not expected here"),
+    ("TRAIN --device abacus", "device: 'abacus'"),
+    ("TRAIN --log-level loud", "log-level: 'loud' is not one of debug, info, warning, error"),
+    ("TRAIN --config no/such.json", "config: 'no/such.json' cannot be read: No such file"),
+    ("TRAIN --plugin no_such_module_", "plugin: 'no_such_module_' cannot be imported: ModuleNotFoundError"),
+    ("TRAIN --plugin no/such.py", "plugin: 'no/such.py' cannot be imported: FileNotFoundError"),
+    ("train fedcl --out out --method.lam -1", "method.lam: -1.0"),
+    ("train fedcl --out out --method.centroids best", "method.centroids: 'best' is not one of scg, mean, none"),
+]
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr with which a request is refused before any work."""
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and list(Path().iterdir()) == [], "something was printed or created"
+    assert re.fullmatch(r"semcom: error: [^\n]+\n", err)
+    return err
+
+
+@pytest.mark.parametrize(("line", "message"), BAD, ids=[line or "nothing" for line, _ in BAD])
+def test_a_wrong_request_is_one_line_and_status_2(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [part for word in line.split() for part in (TRAIN if word == "TRAIN" else [word])]
+    assert message in refused(words, capsys)
+
+
+def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    value = "a-long/path,with/" + "many-parts/" * 20
+    assert f"clients: {value!r} is not a whole number" in refused([*TRAIN, "--clients", value], capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no JSON file"),
+        ("[1, 2]", "config: [1, 2] is not a table of fields"),
+        ('{"method": "fedcl", "clinets": 3}', "clinets: no such field"),
+        ('{"method": "fedcl", "train": {"rate": 3}}', "train.rate: no such field"),
+        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "lamb: no such"),
+        ('{"method": "fedcl", "hyper": 3}', "hyper: 3 is not a table of fields"),
+        ('{"method": "fedcl", "clients": "few"}', "clients: 'few' is not a whole number"),
+        ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition.kind: 'random' is not one of shots,"),
+        ('{"method": "fedcl", "train": {"optimizer": "lion"}}', "train.optimizer: 'lion' is not one of adam, sgd"),
+        ('{"method": "fedlc"}', "method 'fedlc' is unknown"),
+        ('{"partition": {"beta": "x"}}', "partition.beta: 'x' is not a number"),
+        ('{"partition": {"scarce": 3}}', "partition.scarce: 3 is not a list, each a whole number"),
+        ('{"partition": {"validation": null}}', "partition.validation: None is not a number"),
+        ('{"partition": {"min_size": 2.5}}', "partition.min-size: 2.5 is not a whole number"),
+        ('{"seed": "a"}', "seed: 'a' is not a whole number"),
+        ('{"seed": 1.5}', "seed: 1.5 is not a whole number"),
+        ('{"train": {"momentum": "x"}}', "train.momentum: 'x' is not a number"),
+        ('{"train": {"momentum": 0.9}}', "train.momentum: 0.9 has no effect with adam"),
+        ('{"train": {"through_link": "no"}}', "train.through-link: 'no' is not true or false"),
+        ('{"train": {"lr_milestones": 50}}', "train.lr-milestones: 50 is not a list, each a whole number"),
+        (
+            '{"train": {"lr_milestones": [50, 75.5]}}',
+            "train.lr-milestones: (50, 75.5) is not a list, each a whole number",
+        ),
+        ('{"train": {"lr_decay": "x"}}', "train.lr-decay: 'x' is not a number or a list, each a number"),
+        ('{"train": {"lr": [0.1, "x"]}}', "train.lr: (0.1, 'x') is not a number or a list, each a number"),
+        ('{"air": {"bits_per_use": null}}', "air.bits-per-use: None is not a number"),
+        ('{"model": {"encoder": 3}}', "model.encoder: 3 is not a text"),
+        ('{"plugins": "x.py"}', "plugins: 'x.py' is not a list, each a text"),
+        ('{"method": "fedcl", "hyper": {"lam": "big"}}', "method.lam: 'big' is not a number"),
+        ('{"method": "fedcl", "hyper": {"scg_steps": 1.5}}', "method.scg-steps: 1.5 is not a whole number"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The field:UserWarning")  # tyro's, on stderr, which is not shown
+def test_a_wrong_stored_configuration(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    assert message in refused(["train", "--config", str(path), "--out", "out"], capsys)
+
+
+def archive(**arrays: Any) -> Callable[[Path], None]:
+    """Writes an .npz with these arrays in place of good ones."""
+    good = {
+        f"{a}_{b}": v for b in ("train", "test") for a, v in (("x", np.zeros((6, 8, 8), np.uint8)), ("y", np.arange(6)))
+    }
+    return lambda path: np.savez(path, **{**good, **arrays})
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(b"no archive"),
+        lambda path: path.write_bytes(b""),
+        archive(y_train=np.arange(5)),
+        archive(x_test=np.zeros((6, 9, 9), np.uint8)),
+        archive(y_train=np.full(6, -1)),
+        archive(x_train=np.zeros((6, 8, 8))),
+    ],
+    ids=["text", "empty", "lengths", "sizes", "labels", "floats"],
+)
+def test_a_bad_archive_is_refused(
+    write: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.npz"
+    write(path)
+    assert "bad.npz" in refused([*TRAIN, "--data.name", str(path)], capsys)
+
+
+# Exit status and output ----------------------------------------------------------------------------------------------
+
+SUMMARY = {
+    "method": "fedcl",
+    "accuracy": 0.67123,
+    "rounds": 60,
+    "views": {"personal": {"accuracy": 0.67123, "accuracy_std": 0.0412, "worst10": 0.555}},
+    "snr_received_db": {"train_up": 10.02, "train_down": float("nan"), "test": None},
+    "traffic": {
+        way: {"floats": floats, "bits": 614400, "uses": 9600, "airtime_s": 0.0096, "energy_j": 9600}
+        for way, floats in (("up", 19200), ("down", 4))
+    },
+}
+
+
+@pytest.fixture
+def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """Puts something else in the place of training."""
+
+    def replace(run: Callable[..., Any]) -> None:
+        monkeypatch.setattr(semcom, "run", run)
+
+    return replace
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (RunError("round 3, client 1: not finite"), 1, "error: round 3, client 1: not finite"),
+        (OSError(28, "No space left on device", "out/x"), 1, "error: [Errno 28] No space left on device: 'out/x'"),
+        (ConfigError("data.root: is\nmissing"), 2, "error: data.root: is missing"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=["failed", "disk", "request", "interrupted"],
+)
+def test_exit_status_says_whose_fault_it_was(
+    error: BaseException, status: int, line: str, fake_run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(config: RunConfig, on_round: Any, profile: bool) -> None:
+        raise error
+
+    fake_run(run)
+    assert cli.main(TRAIN) == status
+    assert capsys.readouterr().err == f"semcom: {line}\n"
+
+
+def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
+    def run(config: RunConfig, on_round: Any, profile: bool) -> None:
+        raise ValueError("shapes do not match")
+
+    fake_run(run)
+    with pytest.raises(ValueError, match="shapes"):
+        cli.main(TRAIN)
+
+
+def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(config: RunConfig, on_round: Any, profile: bool) -> SimpleNamespace:
+        assert config.train.rounds == 2, "the run gets a resolved configuration"
+        on_round({"round": 1, "loss": 2.30258})
+        on_round({"round": 2, "loss": 1.5, "views": {"personal": {"accuracy": 0.67123}}})
+        return SimpleNamespace(summary=SUMMARY, out=Path("out"))
+
+    fake_run(run)
+    assert cli.main([*TRAIN, "--train.rounds", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split(" ", 1)[1] for line in err.splitlines()] == [
+        "INFO round 1/2  loss 2.303",
+        "INFO round 2/2  loss 1.5  personal 67.1%",
+    ]
+    assert out == report.result_table(SUMMARY) + "\nwritten to out\n"
+    assert cli.main([*TRAIN, "--train.rounds", "2", "--log-level", "warning"]) == 0
+    assert capsys.readouterr().err == ""
+    assert logging.getLogger().handlers == [h for h in logging.getLogger().handlers if "capsys" not in repr(h)]
+
+
+def test_result_table_states_what_was_measured() -> None:
+    lines = report.result_table(SUMMARY).splitlines()
+    assert lines[0] == "fedcl: 67.1 % after 60 rounds"
+    assert lines[1].split("  ")[0] == "view" and lines[2].split() == ["personal", "67.1", "4.1", "55.5"]
+    assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
+    assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 J"
+    assert lines[6].startswith("  downlink: 4 floats")
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with report.Progress(4) as progress:
+        progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.5}}})  # a resumed run
+    assert "3/4" in terminal.getvalue() and "global=50.0%" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("channels", {"ideal", "awgn", "rayleigh"}),
+        ("datasets", {"digits", "cifar10", "mnist"}),
+        ("experiments", {"demo", "letter-fig2b"}),
+    ],
+)
+def test_list_gives_a_line_to_each_name(what: str, names: set[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", what]) == 0
+    lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines()]
+    assert names <= {line[0] for line in lines} and all(len(line) == 2 for line in lines)
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == cli.main(["--version"]) == cli.main(["list", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {command} " in text for command in cli.COMMANDS) and f"semcom {semcom.__version__}\n" in text
+
+
+def test_sweep_draws_the_figure_of_its_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import figures
+
+    calls: list[Any] = []
+    table = Path("results/results.parquet")
+    monkeypatch.setattr("experiments.sweep.sweep", lambda *args, **named: calls.append((args, named)) or table)
+    monkeypatch.setattr(figures, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
+    line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results"
+    assert cli.main(line.split()) == 0
+    chosen = {"scale": "smoke", "jobs": 2, "backend": "loky", "out": "results", "overrides": {"data.root": "DIR"}}
+    assert calls == [(("demo",), chosen), (("demo",), {"results": table, "out": table.parent})]
+    assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
+
+
+def test_a_plugin_adds_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from semcom import METHODS
+
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from semcom import METHODS\nfrom semcom.methods.local import Local\n\n"
+        '@METHODS.register("mine")\nclass Mine(Local):\n    """My own."""\n'
+    )
+    try:
+        assert cli.main(["list", "methods", "--plugin", str(plugin)]) == 0
+        assert "mine" in capsys.readouterr().out
+        first = METHODS.get("mine")
+        config = read("mine", "--plugin", str(plugin), "--plugin", str(plugin))
+        assert config.plugins == (str(plugin),) and METHODS.get("mine") is first, "it was executed twice"
+    finally:
+        METHODS._added.pop("mine", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f(", "SyntaxError"),
+        ("from semcom import METHODS\nMETHODS.register('fedcl')", "ships with semcom"),
+    ],
+)
+def test_a_plugin_that_fails_is_a_wrong_request(
+    source: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "broken.py"
+    plugin.write_text(source)
+    before = set(sys.modules)
+    assert message in refused([*TRAIN, "--plugin", str(plugin)], capsys)
+    assert not {name for name in set(sys.modules) - before if "broken" in name}
+
+
+def test_a_reader_that_leaves_early_is_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "semcom", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_small_run_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "train fedavg --clients 2 --partition.shots 4 --train.rounds 1 --channel.snr-db -6 --out out --device cpu"
+    assert cli.main(line.split()) == 0
+    out, err = capsys.readouterr()
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["method"] == "fedavg" and 0 <= summary["accuracy"] <= 1
+    assert out == report.result_table(summary) + "\nwritten to out\n"
+    assert "round 1/1" in err
+    assert read("--config", "out/config.json").channel.snr_db == -6
+    assert cli.main(line.split()) == 0, "a finished run gives its result again"
+    assert capsys.readouterr().out == out

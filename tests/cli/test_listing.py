@@ -1,0 +1,206 @@
+"""`semcom list methods [NAME]`: exact texts, what fits a terminal, and that every arm tells all about itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from semcom.cli import listing
+from semcom.cli import main as cli
+from semcom.methods.base import Method
+from semcom.methods.local import Local
+from semcom.methods.registry import METHODS
+
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+
+
+class Listed(Local):
+    """Trains what it likes
+    and says so.
+
+    More of it.
+    """
+
+    paper = "Nobody et al., 2020"
+    preset = {"lr": 0.05, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)}
+    shares = "encoder and class prototypes"
+    personal = "head"
+    sends = "encoder up, encoder and prototypes down"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """What can be set."""
+
+        lam: float = 1 / 4
+        """lambda: weight of the pull
+        (Eq. 3)."""
+        tau: float | None = None
+        """Temperature (None: none)."""
+        kind: Literal["mean", "counts"] = "counts"
+        """How it is averaged."""
+        steps: int = 10
+        own: bool = True
+        """Whether it is the client's own."""
+        rates: tuple[float, ...] = (0.5, 0.25)
+        """One per round."""
+
+
+class Heir(Listed):
+    """Another one."""
+
+    @dataclass(frozen=True)
+    class Hyper(Listed.Hyper):
+        """One more, and another meaning."""
+
+        more: int = 3
+        """One more."""
+        lam: float = 2.0
+        """Weight of another pull."""
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The registry knows two methods and no more."""
+    monkeypatch.setattr(METHODS, "_builtin", {"local": "semcom.methods.local:Local"})
+    monkeypatch.setattr(METHODS, "_added", {"listed": Listed})
+    yield
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert cli.main(["list", "methods", *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+OVERVIEW = {
+    60: """\
+local   baseline
+        shared: nothing; personal: encoder and head; sent:
+        nothing
+listed  Nobody et al., 2020
+        shared: encoder and class prototypes; personal:
+        head; sent: encoder up, encoder and prototypes down
+        lam=0.25, tau=None, kind=counts, steps=10, own=True,
+        rates=0.5 0.25
+
+theta: encoder; phi: head; w: both. `semcom list methods
+NAME` tells more.
+""",
+    120: """\
+local   baseline
+        shared: nothing; personal: encoder and head; sent: nothing
+listed  Nobody et al., 2020
+        shared: encoder and class prototypes; personal: head; sent: encoder up, encoder and prototypes down
+        lam=0.25, tau=None, kind=counts, steps=10, own=True, rates=0.5 0.25
+
+theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more.
+""",
+}
+
+
+@pytest.mark.parametrize("columns", OVERVIEW)
+def test_all_methods(
+    columns: int, only: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert printed(capsys) == OVERVIEW[columns].splitlines()
+
+
+DETAILS = """\
+listed  Trains what it likes and says so.
+
+paper     Nobody et al., 2020
+shared    encoder and class prototypes
+personal  head
+sent      encoder up, encoder and prototypes down
+preset    lr 0.05, lr_milestones 50 75, lr_decay 0.2 0.1
+
+hyperparameters (--method.NAME) and their defaults:
+  lam = 0.25 (a number)
+      lambda: weight of the pull (Eq. 3).
+  tau = None (a number or None)
+      Temperature (None: none).
+  kind = counts (one of mean, counts)
+      How it is averaged.
+  steps = 10 (a whole number)
+  own = True (true or false)
+      Whether it is the client's own.
+  rates = 0.5 0.25 (a list, each a number)
+      One per round.
+"""
+
+
+def test_one_method(only: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert printed(capsys, "listed") == DETAILS.splitlines()
+    lines = printed(capsys, "local")
+    assert lines[2:] == [
+        "paper     baseline",
+        "shared    nothing",
+        "personal  encoder and head",
+        "sent      nothing",
+        "preset    none: the common defaults",
+        "",
+        "no hyperparameters",
+    ]
+
+
+def test_a_method_that_says_nothing_of_itself(
+    only: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = type("Silent", (Method,), {"__doc__": None})
+    monkeypatch.setattr(METHODS, "_added", {"silent": silent})
+    assert printed(capsys)[-4:-2] == ["silent  -", "        shared: -; personal: -; sent: -"]
+    assert printed(capsys, "silent")[:3] == ["silent", "", "paper     -"]
+
+
+def test_docstrings_of_fields_are_inherited() -> None:
+    found = listing.docstrings(Heir.Hyper)
+    assert [*found] == ["lam", "tau", "kind", "own", "rates", "more"]
+    assert (found["lam"], found["tau"]) == ("Weight of another pull.", "Temperature (None: none).")
+
+
+def test_a_class_without_source_has_no_docstrings() -> None:
+    assert listing.docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
+
+
+def test_hyperparameters_of_a_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(METHODS, "_added", dict(METHODS._added))
+    plugin = tmp_path / "own_prox.py"
+    plugin.write_text(
+        "from dataclasses import dataclass\nfrom semcom import METHODS\nfrom semcom.methods.local import Local\n\n"
+        '@METHODS.register("own-prox")\nclass Prox(Local):\n    """My own."""\n\n'
+        '    @dataclass(frozen=True)\n    class Hyper(Local.Hyper):\n        mu: float = 0.1\n        """Weight."""\n'
+    )
+    lines = printed(capsys, "own-prox", "--plugin", str(plugin))
+    assert lines[0] == "own-prox  My own." and lines[-2:] == ["  mu = 0.1 (a number)", "      Weight."]
+
+
+# The arms ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [80, 120, 300])
+def test_the_text_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = "\n".join([listing.overview(), *map(listing.details, ARMS)])
+    assert max(map(len, text.splitlines())) <= min(columns, 120)
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_tells_all_about_itself(arm: str) -> None:
+    method = METHODS.get(arm)
+    for text in (method.paper, method.shares, method.personal, method.sends):
+        assert text and text == text.strip()
+    assert method.__doc__ and not method.__doc__[0].isspace()
+    for text in (method.shares, method.personal, method.sends):
+        assert len(text) < 110 and "\n" not in text
+    assert ";" not in method.shares + method.personal, "it separates them in the overview"
+    known = listing.docstrings(method.Hyper)
+    assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}

@@ -1,0 +1,245 @@
+"""The local schedule: what fills its open fields, the rate over the rounds, and what contradicts itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.sweep import work
+from semcom.cli import flags
+from semcom.config import (
+    COMMON,
+    ConfigError,
+    PartitionConfig,
+    RunConfig,
+    TrainConfig,
+    fill,
+    from_dict,
+    rate_factor,
+    run_hash,
+    to_dict,
+)
+from semcom.methods.registry import METHODS
+from semcom.runs.resolve import resolve
+from tests.methods.arms import flat, play, rounds
+from tests.worlds import world
+
+FEDCRC = {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)}
+"""A preset with a schedule: 0.05, 0.01 from round 50 on, 0.001 from round 75 on."""
+
+
+def scheduled(**fields: Any) -> TrainConfig:
+    """A filled schedule."""
+    return fill(TrainConfig(**fields), {})
+
+
+def resolved(**fields: Any) -> RunConfig:
+    """A resolved run with a schedule."""
+    return resolve(RunConfig(method="local", device="cpu", train=TrainConfig(**fields)))
+
+
+# Filling -------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_preset_open_fields_are_the_common_ones() -> None:
+    train = scheduled()
+    assert {name: getattr(train, name) for name in COMMON} == {**COMMON}
+    assert train.local_steps is None and (train.lr_milestones, train.lr_decay) == ((), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("own", "lr", "milestones", "decay"),
+    [
+        ({}, 0.05, (50, 75), (0.2, 0.1)),
+        ({"rounds": 60, "optimizer": "adam"}, 0.05, (50, 75), (0.2, 0.1)),
+        ({"lr": 0.05}, 0.05, (), 0.1),  # an own rate, even the same one
+        ({"lr_milestones": (3,)}, 0.05, (3,), 0.1),
+        ({"lr_milestones": ()}, 0.05, (), 0.1),
+        ({"lr_decay": 0.5}, 0.05, (50, 75), 0.5),
+        ({"lr": 1.0, "lr_milestones": (2, 4)}, 1.0, (2, 4), 0.1),
+        ({"lr": 1.0, "lr_milestones": (2, 4), "lr_decay": (0.5, 0.25)}, 1.0, (2, 4), (0.5, 0.25)),
+    ],
+)
+def test_milestones_come_with_their_rate_and_factors_with_their_milestones(
+    own: dict[str, Any], lr: float, milestones: tuple[int, ...], decay: Any
+) -> None:
+    train = fill(TrainConfig(**own), FEDCRC)
+    assert (train.lr, train.lr_milestones, train.lr_decay) == (lr, milestones, decay)
+
+
+@pytest.mark.parametrize(
+    ("own", "preset", "epochs", "steps"),
+    [
+        ({}, {}, 1, None),
+        ({}, {"local_epochs": 5}, 5, None),
+        ({}, {"local_steps": 20}, None, 20),
+        ({"local_epochs": 2}, {"local_steps": 20}, 2, None),
+        ({"local_steps": 3}, {"local_epochs": 5}, None, 3),
+        ({"local_steps": 3}, {"local_steps": 20}, None, 3),
+        ({"local_steps": 3}, {}, None, 3),
+    ],
+)
+def test_a_client_trains_epochs_or_steps(own: dict[str, Any], preset: dict[str, Any], epochs: Any, steps: Any) -> None:
+    train = fill(TrainConfig(**own), preset)
+    assert (train.local_epochs, train.local_steps) == (epochs, steps)
+
+
+@pytest.mark.parametrize("arm", METHODS.names())
+def test_every_preset_can_be_run_as_it_is(arm: str) -> None:
+    preset = METHODS.get(arm).preset
+    train = resolve(RunConfig(method=arm, device="cpu", train=TrainConfig(preset="paper"))).train
+    assert {name: getattr(train, name) for name in preset} == {**preset}
+
+
+# The rate ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("round_", "rate"), [(0, 0.05), (1, 0.05), (49, 0.05), (50, 0.01), (74, 0.01), (75, 0.001), (100, 0.001)]
+)
+def test_the_rate_of_fedcrc(round_: int, rate: float) -> None:
+    assert 0.05 * rate_factor(fill(TrainConfig(), FEDCRC), round_) == pytest.approx(rate, rel=1e-15)
+
+
+def test_one_factor_for_all_milestones() -> None:
+    train = scheduled(lr_milestones=(2, 3, 5), lr_decay=0.5)
+    assert [rate_factor(train, r) for r in range(1, 7)] == [1.0, 0.5, 0.25, 0.25, 0.125, 0.125]
+
+
+def test_without_milestones_the_rate_stays_what_it_is() -> None:
+    assert {rate_factor(scheduled(), r) for r in (0, 1, 60, 1000)} == {1.0}
+
+
+def test_an_open_schedule_has_no_factor() -> None:
+    with pytest.raises(AssertionError, match="not resolved"):
+        rate_factor(TrainConfig(), 1)
+
+
+# Wrong schedules -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"local_steps": 0}, "train.local-steps: 0 is not a whole number of at least 1"),
+        (
+            {"local_steps": 5, "local_epochs": 2},
+            "train.local-steps: 5 is not taken beside train.local-epochs 2; set one to None",
+        ),
+        ({"lr_milestones": (1, 5)}, "train.lr-milestones: 1 is not a whole number of at least 2"),
+        ({"lr_milestones": (75, 50)}, "train.lr-milestones: (75, 50) is not a list of ascending rounds"),
+        ({"lr_milestones": (5, 5)}, "train.lr-milestones: (5, 5) is not a list of ascending rounds"),
+        ({"lr_milestones": (2,), "lr_decay": 0.0}, "train.lr-decay: 0.0 is not a positive number"),
+        ({"lr_milestones": (2, 4), "lr_decay": (0.1, -1.0)}, "train.lr-decay: -1.0 is not a positive number"),
+        (
+            {"lr_milestones": (2,), "lr_decay": (0.1, 0.2)},
+            "train.lr-decay: 2 values for 1 milestones; give one, or one per milestone",
+        ),
+        ({"lr_decay": (0.1, 0.2)}, "train.lr-decay: 2 values for 0 milestones; give one, or one per milestone"),
+        ({"lr_decay": 0.5}, "train.lr-decay: 0.5 has no effect without train.lr-milestones"),
+    ],
+)
+def test_a_wrong_schedule_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        resolved(**fields)
+    assert str(error.value) == message
+
+
+def test_milestones_after_the_last_round_are_allowed() -> None:
+    assert resolved(rounds=3, lr_milestones=(50, 75), lr_decay=(0.2, 0.1)).train.lr_milestones == (50, 75)
+
+
+# Storing -------------------------------------------------------------------------------------------------------------
+
+SCHEDULES: list[dict[str, Any]] = [
+    {},
+    {"local_steps": 7},
+    {"lr_milestones": (5,)},
+    {"lr": 0.05, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)},
+]
+
+
+@pytest.mark.parametrize("fields", SCHEDULES)
+def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) -> None:
+    config = resolved(**fields)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(to_dict(config)))
+    again = resolve(flags.read_train(flags.read_early(["--config", str(path)], config=True)))
+    assert again == config and run_hash(again) == run_hash(config)
+    assert from_dict(json.loads(path.read_text())).train == config.train
+
+
+def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
+    more = [{**SCHEDULES[-1], "lr_decay": 0.1}, {"lr_milestones": (6,)}, {"local_steps": 8}]
+    hashes = [run_hash(resolved(**fields)) for fields in (*SCHEDULES, *more)]
+    assert len(set(hashes)) == len(hashes)
+    assert run_hash(resolved(lr_decay=0.1)) == hashes[0]
+
+
+def read(*words: str) -> TrainConfig:
+    """The schedule that the command line gives."""
+    return flags.read_train(flags.read_early(["local", *words], config=True)).train
+
+
+def test_the_schedule_on_the_command_line() -> None:
+    train = read("--train.lr-milestones", "50", "75", "--train.lr-decay", "0.2", "0.1", "--train.local-steps", "4")
+    assert train == TrainConfig(lr_milestones=(50, 75), lr_decay=(0.2, 0.1), local_steps=4)
+    one = read("--train.lr-milestones", "50", "--train.lr-decay", "0.5")
+    assert (one.lr_milestones, one.lr_decay) == ((50,), 0.5)
+    assert read("--train.lr-milestones").lr_milestones == ()
+    assert read("--train.lr-milestones", "None").lr_milestones is None
+
+
+def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(to_dict(resolved())))
+    words = ["--config", str(path), "--train.local-steps", "4"]
+    with pytest.raises(ConfigError, match="train.local-steps: 4 is not taken beside train.local-epochs 1"):
+        resolve(flags.read_train(flags.read_early(words, config=True)))
+    words += ["--train.local-epochs", "None"]
+    assert resolve(flags.read_train(flags.read_early(words, config=True))).train == resolved(local_steps=4).train
+
+
+def test_steps_say_how_long_a_run_takes() -> None:
+    config = resolve(
+        RunConfig(
+            device="cpu",
+            clients=2,
+            partition=PartitionConfig(ways=2, shots=10),
+            train=TrainConfig(rounds=5, local_steps=3, batch_size=4, participation=0.5),
+        )
+    )
+    assert work(config) == 5 * (3 * 4) * 2 * 0.5
+    epochs = dataclasses.replace(config.train, local_steps=None, local_epochs=2)
+    assert work(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
+
+
+# Training ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_optimiser_follows_the_milestones() -> None:
+    w = world("fedavg", train={"lr": (0.05, 0.1, 0.2), "lr_milestones": (3, 4), "lr_decay": (0.5, 0.25)})
+    for round_, factor in ((1, 1.0), (2, 1.0), (3, 0.5), (4, 0.125), (5, 0.125)):
+        w.begin(round_)
+        assert w.optimizer().lr == pytest.approx((0.05 * factor, 0.1 * factor, 0.2 * factor), rel=1e-15)
+
+
+def test_steps_of_full_batches_are_epochs() -> None:
+    """Three clients of 7, 5 and 3 samples in batches of 50: an epoch is one step."""
+    setting: dict[str, Any] = {"batch_size": 50, "optimizer": "sgd"}
+    epochs = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_epochs": 2})
+    steps = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 2})
+    more = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 3})
+    assert torch.equal(flat(epochs), flat(steps)) and not torch.equal(flat(steps), flat(more))
+
+
+def test_steps_are_counted_in_mini_batches() -> None:
+    """3 steps of 2 samples; the clients with 7 and 5 go through a part of theirs, the one with 3 begins again."""
+    w = world("local", sizes=(7, 5, 3), train={"batch_size": 2, "local_steps": 3})
+    rounds(w, n=1)
+    assert w.visited == (2 + 2 + 2) + (2 + 2 + 1) + (2 + 1 + 2)

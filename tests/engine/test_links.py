@@ -1,0 +1,100 @@
+"""The channel of a configuration: its link's options are filled in, and those of other links refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from channels import LINKS
+from channels.fading import Rayleigh
+from semcom.config import AirConfig, ChannelConfig, ConfigError, RunConfig, TrainConfig, from_dict, run_hash, to_dict
+from semcom.engine.links import build_link
+from semcom.runs.resolve import resolve
+
+
+def resolved(**channel: object) -> RunConfig:
+    return resolve(RunConfig(channel=ChannelConfig(**channel)))  # type: ignore[arg-type]
+
+
+def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
+    assert resolved(kind="ideal").channel.options() == {}
+    assert resolved(kind="awgn").channel.options() == {"downlink": "noisy"}
+    wanted = {"downlink": "noisy", "equaliser": "zf", "coherence": "sample"}
+    assert resolved(kind="rayleigh", equaliser="zf").channel.options() == wanted
+
+
+def test_the_hash_covers_what_was_left_open() -> None:
+    """So spelling a default out is the same run, and a resolved configuration resolves to itself."""
+    config = resolved(kind="rayleigh")
+    assert run_hash(config) == run_hash(resolved(kind="rayleigh", equaliser="mmse", coherence="sample"))
+    assert run_hash(config) != run_hash(resolved(kind="rayleigh", equaliser="zf"))
+    assert resolve(from_dict(to_dict(config))) == config
+
+
+def test_what_a_link_works_out_itself_is_filled_in_too() -> None:
+    """20 clients x 134 subcarriers for 50 x 64 / 2 symbols over 12 of 14 OFDM symbols, 15 kHz each."""
+    config = resolved(kind="ofdm")
+    c = config.channel
+    assert (c.subcarriers, config.air.bandwidth_hz) == (2680, 2680 * 15e3)
+    assert (c.profile, c.csi, c.pilots, c.equaliser) == ("tdl-a", "perfect", (2, 11), "mmse")
+    assert (c.delay_spread_ns, c.carrier_ghz, c.speed_mps, c.shares) == (100.0, 3.5, 3.0, None)
+    assert resolve(from_dict(to_dict(config))) == config
+    assert resolved(kind="ofdm", profile="rayleigh").channel.delay_spread_ns is None
+    assert resolved(kind="awgn").air.bandwidth_hz == 1e6
+    half = resolve(RunConfig(channel=ChannelConfig(kind="ofdm"), train=TrainConfig(participation=0.5)))
+    assert half.channel.subcarriers == 1340
+
+
+def test_the_band_of_a_link_is_not_set_twice() -> None:
+    with pytest.raises(ConfigError, match=r"air.bandwidth-hz: 1000000.0 is not for ofdm, whose subcarriers occupy"):
+        resolve(RunConfig(channel=ChannelConfig(kind="ofdm"), air=AirConfig(bandwidth_hz=1e6)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"subcarriers": 19}, "channel.subcarriers: 19 are fewer than the 20 clients that share them"),
+        ({"shares": (0.5, 0.5)}, "channel.shares: 2 values for 20 clients; give one per client"),
+        ({"pilots": (2, 14)}, "channel.pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
+        ({"delay_spread_ns": -1.0}, "channel.delay-spread-ns: -1.0 is not a number of at least 0"),
+        ({"profile": "tdl-z"}, "channel.profile: 'tdl-z' is unknown; known are"),
+        ({"coherence": "batch"}, "channel.coherence: 'batch' is not for ofdm, which takes"),
+    ],
+)
+def test_errors_of_a_link_name_the_flag(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolved(kind="ofdm", **options)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_warning_of_a_link_is_logged_once_the_run_begins(caplog: pytest.LogCaptureFixture) -> None:
+    config = resolved(kind="ofdm", delay_spread_ns=1000.0)
+    assert not caplog.records
+    build_link(config, log=True)
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert caplog.messages[0].startswith("channel.delay-spread-ns: 1000 puts the last path of tdl-a at 9.66 us")
+
+
+def test_an_option_that_would_do_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolved(kind="awgn", equaliser="zf")
+    assert str(refused.value) == "channel.equaliser: 'zf' is not for awgn, which takes downlink"
+
+
+def test_a_link_of_the_user_s_has_options_through_the_same_fields() -> None:
+    @LINKS.register("test-half-open")
+    class HalfOpen(Rayleigh):
+        """Takes the equaliser alone, with a default of its own, and something that has no field."""
+
+        def __init__(self, *, equaliser: str = "none", other: int = 7) -> None:
+            super().__init__(equaliser=equaliser)
+            self.other = other
+
+    config = resolved(kind="test-half-open")
+    assert config.channel.options() == {"equaliser": "none"}
+    link = build_link(config)
+    assert isinstance(link, HalfOpen) and (link.equaliser, link.other) == ("none", 7)
+    with pytest.raises(ConfigError, match=r"channel.downlink: 'ideal' is not for test-half-open, which takes"):
+        resolve(dataclasses.replace(config, channel=dataclasses.replace(config.channel, downlink="ideal")))

@@ -1,0 +1,483 @@
+"""Local training against a plain loop in torch's own words, and what must not depend on chunks, order or neighbours."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from channels import make_link
+from semcom.data.federation import Federation, Ragged
+from semcom.engine.random import keyed
+from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Diverged, Optimizer
+from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase
+from semcom.engine.world import World
+from semcom.methods.base import task_loss
+from tests import worlds
+
+SIZES = (7, 3, 1, 5)
+"""Batches of two: a last batch of one, and a client with a single sample."""
+TOLERANCE = 1e-10
+CHANNELS: dict[str, dict[str, Any]] = {
+    "ideal": {"kind": "ideal"},
+    "awgn": {"kind": "awgn", "snr_db": "3,6,9,12", "downlink_snr_db": "0,20,5,10"},
+    "rayleigh": {"kind": "rayleigh", "snr_db": 5.0, "downlink_snr_db": "0:10"},
+    "zf": {"kind": "rayleigh", "snr_db": "0:18", "equaliser": "zf", "coherence": "batch", "downlink": "ideal"},
+    "none": {"kind": "rayleigh", "equaliser": "none", "coherence": "symbol"},
+    "ofdm": {"kind": "ofdm", "csi": "ls", "snr_db": 5.0, "speed_mps": 100.0},
+}
+OPTIMISERS: dict[str, dict[str, Any]] = {
+    "adam": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.1},
+    "momentum": {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    "sgd": {"optimizer": "sgd", "lr": 0.1},
+    "rates": {"optimizer": "adam", "lr": (0.01, 0.003, 0.02, 0.001)},
+    "rates-momentum": {"optimizer": "sgd", "lr": (0.01, 0.3, 0.02, 0.001), "momentum": 0.5, "weight_decay": 0.1},
+}
+
+
+def task(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    return task_loss(model(batch)[1], batch)
+
+
+def make(
+    channel: str = "rayleigh", optimiser: str = "adam", epochs: int | tuple[int, ...] = 2, **overrides: Any
+) -> World:
+    train = {**OPTIMISERS[optimiser], "local_epochs": epochs, **overrides.pop("train", {})}
+    return worlds.world(
+        overrides.pop("method", "fedavg"),
+        overrides.pop("sizes", SIZES),
+        split=overrides.pop("split", True),
+        channel=CHANNELS[channel],
+        train=train,
+        **{"model": {"init": "client"}, **overrides},
+    )
+
+
+def copy(pop: Population) -> Population:
+    return pop.map(lambda name, t: t.clone())
+
+
+class Plain:
+    """One client in the classic loop: `nn.BatchNorm2d`, `nn.Linear`, one optimiser, one mini-batch after the other."""
+
+    def __init__(self, world: World, pop: Population, k: int, train: tuple[str, ...] = ("encoder.", "head.")) -> None:
+        self.world, self.k, self.train = world, k, train
+        tensors = worlds.client(pop, k)
+        self.encoder = worlds.conv(1, 4, width=tensors["encoder.0.weight"].shape[0]).double()
+        self.head = nn.Linear(4, 3).double()
+        self.net = nn.ModuleDict({"encoder": self.encoder, "head": nn.Sequential(self.head)})
+        state = {**{n: t.clone() for n, t in tensors.items()}, "encoder.1.num_batches_tracked": torch.tensor(0)}
+        self.net.load_state_dict(state)
+        self.encoder.train("encoder." in train)
+        self.losses: list[tuple[float, int]] = []
+
+    def rate(self, value: Any) -> Any:
+        return value[self.k] if isinstance(value, tuple) else value
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        t, leaves = self.world.config.train, [p for n, p in self.net.named_parameters() if n.startswith(self.train)]
+        decay = t.weight_decay or 0.0
+        if t.optimizer == "adam":
+            return torch.optim.Adam(leaves, self.rate(t.lr), weight_decay=decay, fused=False, foreach=False)
+        return torch.optim.SGD(
+            leaves, self.rate(t.lr), momentum=t.momentum or 0.0, weight_decay=decay, fused=False, foreach=False
+        )
+
+    def rows(self, sizes: list[int], kind: str) -> dict[str, Tensor]:
+        w = self.world
+        generator = keyed("cpu", w.config.seed, "train", kind, w.round, self.k)
+        return w.training_link.draw(sizes, 4, generator, torch.float64)
+
+    def run(self) -> dict[str, Tensor]:
+        w, at = self.world, 0
+        plan = w.plan(
+            self.k, Phase("train", "", self.rate(w.config.train.local_epochs), None, w.config.train.batch_size or 0)
+        )
+        up, down = self.rows(plan.sizes, "uplink"), self.rows(plan.sizes, "downlink")
+        optimiser, me = self.optimiser(), np.array([self.k])
+        for size in plan.sizes:
+            index = plan.order[at : at + size]
+            x, y = w.federation.images[index].double() / 127.5 - 1, w.federation.labels[index]
+            received = w.training_link(
+                self.encoder(x)[None],
+                {n: t[None, at : at + size] for n, t in up.items()},
+                w.snr_db("up", me),
+                down={n: t[None, at : at + size] for n, t in down.items()} if w.split else None,
+                down_snr_db=w.snr_db("down", me),
+            )[0]
+            loss = functional.cross_entropy(self.head(received), y)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            self.losses.append((loss.item(), size))
+            at += size
+        return {n: t.detach() for n, t in self.net.state_dict().items() if "num_batches" not in n}
+
+    def mean_of_last_epoch(self) -> float:
+        steps = -(-int(self.world.federation.train.sizes[self.k]) // (self.world.config.train.batch_size or 0))
+        last = self.losses[-steps:]
+        return sum(loss * size for loss, size in last) / sum(size for _, size in last)
+
+
+def assert_plain(world: World, pop: Population, trained: Population, log: Log, **options: Any) -> None:
+    for k in world.sample():
+        plain = Plain(world, pop, int(k), **options)
+        expected, got = plain.run(), worlds.client(trained, int(k))
+        assert expected.keys() == got.keys()
+        for name in expected:
+            assert (expected[name] - got[name]).abs().max() < TOLERANCE, (k, name)
+        assert float(log["loss"][int(k)]) == pytest.approx(plain.mean_of_last_epoch(), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_it_is_the_classic_loop(optimiser: str, chunk: int) -> None:
+    w = make(optimiser=optimiser, chunk=chunk)
+    pop = w.population()
+    trained, log, _ = w.fit(pop, task)
+    assert_plain(w, pop, trained, log)
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+@pytest.mark.parametrize("split", [True, False])
+def test_it_is_the_classic_loop_over_every_link(channel: str, split: bool) -> None:
+    w = make(channel, chunk=3, split=split)
+    pop = w.population()
+    trained, log, _ = w.fit(pop, task)
+    assert_plain(w, pop, trained, log)
+
+
+def test_it_is_the_classic_loop_without_a_simulated_channel() -> None:
+    w = make(split=False, train={"through_link": False}, chunk=4)
+    assert type(w.training_link) is type(make_link("ideal"))
+    pop = w.population()
+    trained, log, _ = w.fit(pop, task)
+    assert_plain(w, pop, trained, log)
+
+
+def test_it_is_the_classic_loop_for_mixed_encoders_and_epochs_of_each() -> None:
+    w = make(method="local", epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2)
+    pop = w.population()
+    trained, log, _ = w.fit(pop, task)
+    assert_plain(w, pop, trained, log)
+    assert trained.ids.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4])
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("channel", ["awgn", "rayleigh"])
+def test_the_chunk_does_not_matter(chunk: int, optimiser: str, channel: str) -> None:
+    results = []
+    for c in (chunk, 4):
+        w = make(channel, optimiser, epochs=(2, 1, 3, 2), chunk=c)
+        trained, log, _ = w.fit(w.population(), task)
+        results.append((trained, log, w.counters()))
+    assert worlds.gap(results[0][0], results[1][0]) < TOLERANCE
+    assert (results[0][1]["loss"] - results[1][1]["loss"]).abs().max() < TOLERANCE
+    one, other = results[0][2], results[1][2]
+    assert one["visited"] == other["visited"]
+    assert one["air"]["up"] == pytest.approx(other["air"]["up"])
+    for name in ("train_up", "train_down"):
+        assert one["meters"][name] == pytest.approx(other["meters"][name], rel=1e-9)
+
+
+def test_the_meters_see_every_visited_sample_once() -> None:
+    w = make("awgn", chunk=3)
+    w.fit(w.population(), task)
+    assert w.visited == 2 * sum(SIZES)
+    signal = w.meters["train_up"].signal
+    assert signal is not None
+    assert float(signal) == pytest.approx(w.visited * 4 / 2)  # d / 2 symbols of unit power, padding not counted
+
+
+def test_a_finished_client_does_not_move_by_a_bit() -> None:
+    """The first two steps of all are the whole epoch of client 1: whether others go on changes nothing for it."""
+    for optimiser in OPTIMISERS:
+        w = make(optimiser=optimiser, epochs=1, chunk=4)
+        pop = w.population()
+        on, _, _ = w.fit(pop, task)
+        stopped, _, _ = w.fit(pop, task, steps=2)
+        phase = Phase("train", "", 1, None, 2)
+        assert w.plan(1, phase).steps == 2 < w.plan(0, phase).steps
+        one, other, start = (worlds.client(p, 1) for p in (on, stopped, pop))
+        assert all(torch.equal(one[n], other[n]) for n in one)
+        assert all(not torch.equal(one[n], start[n]) for n in one)
+        assert worlds.gap(on, stopped) > 0
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_a_client_alone_is_the_client_among_others(k: int) -> None:
+    for optimiser in OPTIMISERS:
+        w = make(optimiser=optimiser, chunk=4)
+        pop = w.population()
+        together, log, _ = w.fit(pop, task)
+        alone, alone_log, _ = w.fit(pop.rows(np.array([k])), task)
+        assert worlds.gap(alone, together.rows(np.array([k]))) < TOLERANCE
+        assert float(alone_log["loss"][0]) == pytest.approx(float(log["loss"][k]), abs=TOLERANCE)
+
+
+def with_images(federation: Federation, k: int, fn: Callable[[Tensor], Tensor]) -> Federation:
+    images = federation.images.clone()
+    images[federation.train[k]] = fn(images[federation.train[k]])
+    return dataclasses.replace(federation, images=images)
+
+
+def test_nothing_of_a_client_reaches_another() -> None:
+    """Other images at one client: no other client's result changes by a bit, and its own does."""
+    data = worlds.random_federation(SIZES)
+    results = []
+    for federation in (data, with_images(data, 1, lambda x: 255 - x)):
+        w = make(chunk=4, data=federation)
+        results.append(w.fit(w.population(), task)[0])
+    for k in range(4):
+        one, other = (worlds.client(p, k) for p in results)
+        assert all(torch.equal(one[n], other[n]) == (k != 1) for n in one if not n.endswith("running_mean")), k
+
+
+def permuted(federation: Federation, order: list[int]) -> Federation:
+    def moved(table: Ragged) -> Ragged:
+        lists = [table[k] for k in order]
+        return Ragged(torch.cat(lists), np.concatenate([[0], np.cumsum([len(t) for t in lists])]))
+
+    return dataclasses.replace(
+        federation, train=moved(federation.train), test=moved(federation.test), owned=federation.owned[order]
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_permuting_the_clients_permutes_the_results(chunk: int) -> None:
+    """Ideal link, full batches, common start: then no draw matters but the order of a sum."""
+    data, order = worlds.random_federation(SIZES), [2, 3, 1, 0]
+    options: dict[str, Any] = {"model": {"init": "common"}, "train": {"batch_size": 50}, "chunk": chunk}
+    one = make("ideal", data=data, **options)
+    other = make("ideal", data=permuted(data, order), **options)
+    first, log, _ = one.fit(one.population(), task)
+    second, other_log, _ = other.fit(other.population(), task)
+    for new, old in enumerate(order):
+        a, b = worlds.client(first, old), worlds.client(second, new)
+        assert max((a[n] - b[n]).abs().max() for n in a) < TOLERANCE
+        assert float(log["loss"][old]) == pytest.approx(float(other_log["loss"][new]), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("part", ["encoder.", "head."])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_frozen_part_does_not_move(part: str, chunk: int) -> None:
+    w = make(chunk=chunk)
+    pop = w.population()
+    trained, log, _ = w.fit(pop, task, train=(part,))
+    for name, t in trained.cohorts[0].tensors.items():
+        assert torch.equal(t, pop.cohorts[0].tensors[name]) == (not name.startswith(part)), name
+    assert_plain(w, pop, trained, log, train=(part,))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_a_shared_frozen_part_stays_shared(chunk: int) -> None:
+    w = make(chunk=chunk)
+    pop = w.population(shared=("head.",))
+    trained, _, _ = w.fit(pop, task, train=("encoder.",))
+    own, _, _ = w.fit(pop.spread(), task, train=("encoder.",))
+    assert trained.cohorts[0].shared == pop.cohorts[0].shared
+    assert torch.equal(trained.cohorts[0].tensors["head.0.weight"], pop.cohorts[0].tensors["head.0.weight"])
+    assert worlds.gap(trained.spread(), own) < TOLERANCE
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_shared_part_in_training_becomes_one_per_client(chunk: int) -> None:
+    w = make(chunk=chunk)
+    pop = w.population(shared=("encoder.", "head."))
+    trained, _, _ = w.fit(pop, task)
+    own, _, _ = w.fit(pop.spread(), task)
+    assert not trained.cohorts[0].shared and worlds.gap(trained, own) == 0
+    assert all(len(t) == 4 for t in trained.cohorts[0].tensors.values())
+
+
+@pytest.mark.parametrize("shared", [(), ("head.",)])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_the_population_given_is_not_changed(shared: tuple[str, ...], chunk: int) -> None:
+    w = make(chunk=chunk)
+    pop = w.population(shared=shared)
+    before = copy(pop)
+    trained, _, _ = w.fit(pop, task)
+    assert worlds.gap(pop, before) == 0 and not any(t.requires_grad for t in (*pop.tensors(), *trained.tensors()))
+    kept = copy(trained)
+    w.fit(trained, task)
+    assert worlds.gap(trained, kept) == 0
+    storages = [{t.untyped_storage().data_ptr() for t in p.tensors()} for p in (pop, trained)]
+    assert not storages[0] & storages[1]
+
+
+def test_an_unused_leaf_is_an_error() -> None:
+    def features(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        return batch.mean(model(batch)[0].square().sum(-1) * 0.5 + model.encode(batch).sum(-1))
+
+    w = make(chunk=2)
+    with pytest.raises(RuntimeError, match=r"does not use head\.0\.(weight|bias), which is to be trained"):
+        w.fit(w.population(), features)
+    w.fit(w.population(), features, train=("encoder.",))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_divergence_names_the_clients(chunk: int) -> None:
+    rates = {"optimizer": "sgd", "lr": (1e300, 0.01, 0.01, 1e300)}
+    w = make("ideal", epochs=3, train=rates, chunk=chunk)
+    with pytest.raises(Diverged) as error:
+        w.fit(w.population(), task)
+    assert error.value.clients == [0, 3] and str(error.value) == "non-finite loss or weights at client 0, 3"
+
+
+def test_divergence_of_one_does_not_touch_the_others() -> None:
+    """Its numbers are not finite, in the same tensors as theirs; they end as they do without it."""
+    seen: dict[int, Tensor] = {}
+
+    def watched(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        loss = task(model, batch, context)
+        seen[len(seen)] = loss.detach().clone()
+        return loss * context.rows["factor"]
+
+    losses = []
+    for factor in (1.0, float("nan")):
+        w = make("awgn", epochs=1, chunk=4)
+        rows = {"factor": torch.tensor([1.0, factor, 1.0, 1.0], dtype=torch.float64)}
+        seen = {}
+        if factor == factor:
+            w.fit(w.population(), watched, rows=rows)
+        else:
+            with pytest.raises(Diverged, match="at client 1$"):
+                w.fit(w.population(), watched, rows=rows)
+        losses.append(seen)
+    order = [0, 3, 1, 2]  # most steps first
+    for step, values in losses[0].items():
+        for place, value in enumerate(values):
+            if order[place] != 1:
+                assert torch.equal(value, losses[1][step][place])
+
+
+# -- context, accumulators, logs, steps ------------------------------------------------------------------------------
+
+
+def towards(model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
+    """Half the squared distance to the client's anchor; counts steps and samples."""
+    weight = model.params["head.0.weight"]
+    context.carry["steps"].add_(1)
+    context.carry["samples"].add_(batch.count)
+    distance = (weight - context.rows["anchor"] - context.shared["shift"]).square().flatten(1).sum(1) / 2
+    return distance, {"label": batch.mean(batch.y.double()), "size": batch.count}
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4])
+@pytest.mark.parametrize("subset", [(0, 1, 2, 3), (1, 3), (2,)])
+def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None:
+    """Gradient descent on a parabola has a closed form: w_S = a + (1 - lr)^S (w_0 - a), in mixed cohorts too."""
+    rate, epochs, ids = 0.1, (2, 1, 3, 2), np.array(subset)
+    w = make(method="local", optimiser="sgd", epochs=epochs, encoder="test-conv,test-conv-wide", chunk=chunk)
+    pop = w.population().rows(ids)
+    n, generator = len(ids), torch.Generator().manual_seed(0)
+    anchor = torch.randn(n, 3, 4, generator=generator, dtype=torch.float64)
+    rows, shift = {"anchor": anchor.clone()}, torch.full((3, 4), 0.5, dtype=torch.float64)
+    carry = {"steps": torch.zeros(n), "samples": torch.full((n,), 10.0)}
+    trained, log, carried = w.fit(
+        pop, towards, train=("head.0.weight",), rows=rows, shared={"shift": shift}, carry=carry
+    )
+    per_epoch = np.ceil(np.array(SIZES) / 2).astype(int)
+    steps = (per_epoch * np.array(epochs))[ids]
+    assert carried["steps"].tolist() == steps.tolist()
+    assert carried["samples"].tolist() == [10 + SIZES[k] * epochs[k] for k in subset]
+    assert carry["steps"].tolist() == [0] * n and torch.equal(rows["anchor"], anchor)
+    for i, k in enumerate(subset):
+        start, end = (worlds.client(p, k)["head.0.weight"] for p in (pop, trained))
+        goal = anchor[i] + shift
+        assert (end - goal - (1 - rate) ** int(steps[i]) * (start - goal)).abs().max() < 1e-12
+        assert log["loss"].shape == (n,)
+        own = w.federation.labels[w.federation.train[k]].double()
+        assert float(log["label"][i]) == pytest.approx(float(own.mean()))  # over the samples of one epoch
+        sizes = [2] * (SIZES[k] // 2) + [1] * (SIZES[k] % 2)
+        assert float(log["size"][i]) == pytest.approx(sum(s * s for s in sizes) / SIZES[k])
+        before = [(1 - rate) ** (2 * s) for s in range(int(steps[i] - per_epoch[k]), int(steps[i]))]
+        first = float((start - goal).square().sum() / 2)
+        expected = first * sum(a * b for a, b in zip(before, sizes, strict=True)) / SIZES[k]
+        assert float(log["loss"][i]) == pytest.approx(expected)
+
+
+def test_a_number_of_steps_and_another_batch() -> None:
+    w = make("ideal", optimiser="sgd", chunk=4)
+    ones = {"anchor": torch.zeros(4, 3, 4, dtype=torch.float64)}
+    carry = {"steps": torch.zeros(4), "samples": torch.zeros(4)}
+    shift = {"shift": torch.zeros(3, 4, dtype=torch.float64)}
+    options: dict[str, Any] = {"train": ("head.0.weight",), "rows": ones, "shared": shift, "carry": carry}
+    _, _, carried = w.fit(w.population(), towards, steps=5, batch=3, **options)
+    assert carried["steps"].tolist() == [5] * 4
+    # 3+3+1+3+3, 3 each, 1 each, 3+2+3+2+3
+    assert carried["samples"].tolist() == [13, 15, 5, 13]
+    _, _, carried = w.fit(w.population(), towards, epochs=(1, 2, 3, 1), batch=50, **options)
+    assert carried["steps"].tolist() == [1, 2, 3, 1]
+
+
+def test_the_optimiser_is_new_at_every_fit() -> None:
+    w = make("ideal", optimiser="momentum", epochs=1, train={"batch_size": 50})
+    pop = w.population()
+    once, _, _ = w.fit(pop, task)
+    again, _, _ = w.fit(once, task)
+    plain = Plain(w, once, 0).run()
+    assert max((plain[n] - t).abs().max() for n, t in worlds.client(again, 0).items()) < TOLERANCE
+
+
+def test_streams_are_separate_and_log_under_their_name() -> None:
+    w = make(epochs=1)
+    pop = w.population()
+    one, log, _ = w.fit(pop, task)
+    two, _, _ = w.fit(pop, task)
+    other, _, _ = w.fit(pop, task, stream="tune")
+    assert worlds.gap(one, two) == 0 and worlds.gap(one, other) > 0
+    assert set(w.log) == {"loss", "tune/loss"} and torch.equal(w.log["loss"], log["loss"])
+    w.begin(2)
+    assert w.log == {} and worlds.gap(one, w.fit(pop, task)[0]) > 0
+
+
+def test_a_given_optimiser_replaces_that_of_the_run() -> None:
+    w = make("ideal", optimiser="adam", chunk=4)
+    sgd = make("ideal", optimiser="sgd", chunk=4)
+    pop = w.population()
+    assert worlds.gap(w.fit(pop, task, optimizer=Optimizer("sgd", 0.1))[0], sgd.fit(pop, task)[0]) == 0
+    run = make(optimiser="rates-momentum").optimizer()
+    assert run == Optimizer("sgd", (0.01, 0.3, 0.02, 0.001), 0.5, 0.1)
+
+
+class Vector(nn.Module):
+    """A network without input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.randn(3))
+        self.register_buffer("fixed", torch.ones(3))
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
+def test_a_network_of_the_base_station() -> None:
+    w = make(chunk=4)
+    pop = w.server(Vector, "vector")
+    goal = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+
+    def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
+        return (model.output() - context.shared["goal"]).square().sum(1) / 2
+
+    options: dict[str, Any] = {"train": ("",), "shared": {"goal": goal}, "steps": 4, "stream": "vector"}
+    trained, log, _ = w.fit(pop, objective, optimizer=Optimizer("sgd", 0.25), **options)
+    start = pop.cohorts[0].tensors["value"][0] - goal
+    assert (trained.cohorts[0].tensors["value"][0] - goal - 0.75**4 * start).abs().max() < 1e-14
+    expected = float(start.square().sum() / 2) * sum(0.75 ** (2 * s) for s in range(4)) / 4
+    assert log["loss"].tolist() == pytest.approx([expected]) and set(w.log) == {"vector/loss"}
+    assert torch.equal(trained.cohorts[0].tensors["fixed"], torch.ones(1, 3, dtype=torch.float64))
+    assert w.visited == 0
+    with pytest.raises(Diverged, match="^non-finite loss or weights at the base station's vector$"):
+        w.fit(pop, objective, optimizer=Optimizer("sgd", 1e300), **options)

@@ -1,0 +1,160 @@
+"""Plans and schedules: every sample once per epoch, the last partial batch too, and the right rows at every step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
+from tests import worlds
+from tests.engine.ops import Ops
+
+SIZE = st.integers(1, 13)
+
+
+def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:
+    phase = Phase("train", "", epochs, steps, batch)
+    return plan(torch.arange(1000 * client, 1000 * client + n), phase.sizes(client, n), n, (0, "order", 1, client))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SIZE, SIZE, st.integers(1, 4))
+def test_every_epoch_is_a_permutation(n: int, batch: int, epochs: int) -> None:
+    p = make(n, batch, epochs)
+    per_epoch = -(-n // batch)
+    assert p.steps == per_epoch * epochs and p.last == per_epoch * (epochs - 1)
+    assert p.sizes == ([batch] * (n // batch) + [n % batch] * bool(n % batch)) * epochs
+    for order in p.order.view(epochs, n):
+        assert sorted(order.tolist()) == list(range(n))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SIZE, SIZE, st.integers(1, 20))
+def test_a_number_of_steps_cuts_the_last_epoch_short(n: int, batch: int, steps: int) -> None:
+    p, whole = make(n, batch, steps=steps), make(n, batch, epochs=20)
+    assert p.steps == steps and len(p.order) == sum(p.sizes)
+    assert torch.equal(p.order, whole.order[: len(p.order)]) and p.sizes == whole.sizes[:steps]
+    assert p.last == max(0, steps - -(-n // batch))  # as many steps as an epoch has: it would miss samples otherwise
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SIZE, SIZE, st.integers(1, 4), st.floats(0, 1))
+def test_a_fraction_visits_the_same_samples_in_every_epoch(n: int, batch: int, epochs: int, fraction: float) -> None:
+    phase = Phase("train", "", epochs, None, batch, fraction)
+    m = phase.samples(n)
+    assert m == max(1, round(fraction * n))
+    p = plan(torch.arange(n), phase.sizes(0, n), m, (0, "order", 1, 0))
+    seen = p.order.view(epochs, m)
+    assert all(set(epoch.tolist()) == set(seen[0].tolist()) for epoch in seen) and len(set(seen[0].tolist())) == m
+    assert p.sizes == batch_sizes(m, batch) * epochs
+
+
+def test_epochs_differ_and_the_key_decides() -> None:
+    p = make(12, 4, 2)
+    assert not torch.equal(p.order[:12], p.order[12:])
+    assert torch.equal(p.order, make(12, 4, 2).order) and torch.equal(p.order[:12], make(12, 5, 1).order)
+    other = plan(torch.arange(12), [4] * 6, 12, (0, "order", 2, 0))
+    assert not torch.equal(p.order, other.order)
+
+
+def test_one_order_in_each_round_of_a_world() -> None:
+    w = worlds.world(sizes=(9, 9))
+    first = w.plan(0, Phase("train", "", 1, None, 4)).order
+    assert torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
+    assert not torch.equal(first, w.plan(1, Phase("train", "", 1, None, 4)).order - 9)
+    assert not torch.equal(first, w.plan(0, Phase("tune", "", 1, None, 4)).order)
+    w.begin(2)
+    assert not torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
+
+
+CHUNK = st.lists(st.tuples(SIZE, st.integers(1, 3)), min_size=1, max_size=5)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(CHUNK, st.integers(1, 6))
+def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]], batch: int) -> None:
+    plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
+    schedule = Schedule(plans)
+    assert schedule.steps == plans[0].steps
+    rows = pad([torch.stack([p.order, -p.order], 1) for p in plans])  # any per-sample draw
+    visited: list[list[int]] = [[] for _ in plans]
+    for step in range(schedule.steps):
+        cut = schedule.cut(step)
+        assert cut.n == schedule.active(step) == sum(p.steps > step for p in plans)
+        assert cut.last.tolist() == [step >= p.last for p in plans[: cut.n]]
+        index, drawn = cut(schedule.order), cut(rows)
+        assert index.shape == drawn.shape[:2] == (cut.n, max(p.sizes[step] for p in plans[: cut.n]))
+        mask = torch.ones_like(index, dtype=torch.bool) if cut.mask is None else cut.mask
+        if cut.mask is not None:
+            assert not cut.mask.all()  # a mask only where something is padded
+        assert mask.sum(1).tolist() == [p.sizes[step] for p in plans[: cut.n]]
+        assert torch.equal(drawn[..., 0], index) and torch.equal(drawn[..., 1], -index)
+        for i, p in enumerate(plans[: cut.n]):
+            assert set(index[i].tolist()) <= set(p.order.tolist())  # padding repeats the client's own
+            visited[i] += index[i][mask[i]].tolist()
+    assert visited == [p.order.tolist() for p in plans]
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(CHUNK, st.integers(1, 6))
+def test_what_steps_need_is_there_before_the_first_one(clients: list[tuple[int, int]], batch: int) -> None:
+    """A step only takes views of it: nothing is computed, and nothing comes from the host."""
+    plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
+    schedule = Schedule(plans)
+    with Ops() as ops:
+        cuts = [schedule.cut(step) for step in range(schedule.steps)]
+    assert set(ops.names) <= {"aten::slice", "aten::select", "aten::as_strided"} and ops.bytes == 0
+    assert len({t.untyped_storage().data_ptr() for cut in cuts for t in places(cut)}) <= 4
+
+
+@pytest.mark.parametrize("sizes", [[(2, 2, 1)], [(2, 2), (2, 2)], [(3, 3, 1), (3, 2), (1,)]])
+def test_all_of_a_schedule_lies_where_the_samples_do(sizes: list[tuple[int, ...]]) -> None:
+    """The meta device stands in for an accelerator: a tensor of the host beside it would be an error."""
+    plans = [Plan(torch.empty(sum(own), dtype=torch.int64, device="meta"), list(own), 0) for own in sizes]
+    schedule = Schedule(plans)
+    for step in range(schedule.steps):
+        cut = schedule.cut(step)
+        assert all(t.is_meta for t in places(cut)) and cut(schedule.order).shape[0] == cut.n
+
+
+def places(cut: Cut) -> list[Tensor]:
+    """The tensors of a cut."""
+    return [t for t in (cut.last, cut.mask, *(cut.at or ())) if t is not None]
+
+
+def test_pad() -> None:
+    one, two = torch.ones(2, 4), torch.full((3, 4), 2.0)
+    padded = pad([one, two])
+    assert padded.shape == (2, 3, 4) and torch.equal(padded[0, :2], one) and not padded[0, 2].any()
+    assert torch.equal(padded[1], two)
+    assert torch.equal(pad([one, one]), torch.stack([one, one]))
+
+
+def test_draws_do_not_depend_on_padding() -> None:
+    """A client's noise is the same alone and beside a client with more samples, row by row and step by step."""
+
+    def noise(w: worlds.World, clients: list[int]) -> list[list[Tensor]]:
+        schedule = Schedule([w.plan(k, Phase("train", "", 2, None, 2)) for k in clients])
+        rows = w.rows(w.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink")
+        steps: list[list[Tensor]] = [[] for _ in clients]
+        for step in range(schedule.steps):
+            cut = schedule.cut(step)
+            for i in range(cut.n):
+                keep = slice(None) if cut.mask is None else cut.mask[i]
+                steps[i].append(torch.cat([cut(rows[name])[i][keep].flatten() for name in ("noise", "fading")]))
+        return steps
+
+    w = worlds.world(sizes=(7, 5, 3), channel={"kind": "rayleigh"})
+    together = noise(w, [0, 1, 2])
+    for k in range(3):
+        (alone,) = noise(w, [k])
+        assert len(alone) == len(together[k]) and all(
+            torch.equal(a, b) for a, b in zip(alone, together[k], strict=True)
+        )
+    flat = torch.cat([torch.cat(steps) for steps in together])
+    assert len(set(flat.tolist())) == len(flat)  # no number is used twice

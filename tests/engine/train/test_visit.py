@@ -1,0 +1,251 @@
+"""Passes without training: confusion counts and predictions against a plain loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.store.population import Population
+from semcom.engine.train import visit as module
+from semcom.engine.train.forward import Batch
+from semcom.engine.train.visit import View, confusion, predict, visit
+from semcom.engine.world import World
+from semcom.methods.base import task_loss
+from semcom.methods.parts.prototypes import moments, prototypes
+from tests import worlds
+
+SIZES, TESTS = (7, 3, 5, 2), (4, 9, 1, 6)
+
+
+def make(**overrides: Any) -> World:
+    options: dict[str, Any] = {"method": "local", "model": {"init": "client"}, "tests": TESTS, "sizes": SIZES}
+    return worlds.world(**{**options, **overrides})
+
+
+def used(w: World) -> Population:
+    """Models whose running statistics are not the initial ones."""
+    return w.fit(w.population(), lambda m, b, c: task_loss(m(b)[1], b), epochs=3)[0]
+
+
+def by_hand(w: World, pop: Population) -> Tensor:
+    """True and predicted classes counted client by client over an ideal link."""
+    table = torch.zeros(len(pop.ids), 3, 3, dtype=torch.int64)
+    for row, k in enumerate(pop.ids):
+        index = w.federation.test[int(k)]
+        x = w.federation.images[index].double() / 127.5 - 1
+        answers = worlds.plain(worlds.client(pop, int(k)), x).argmax(1)
+        for true, answer in zip(w.federation.labels[index], answers, strict=True):
+            table[row, true, answer] += 1
+    return table
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4])
+@pytest.mark.parametrize("encoder", ["test-conv", "test-conv,test-conv-wide"])
+def test_confusion_is_the_plain_loop(chunk: int, encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    w = make(chunk=chunk, encoder=encoder, channel={"kind": "ideal"})
+    pop = used(w)
+    expected = by_hand(w, pop)
+    assert expected.sum((1, 2)).tolist() == list(TESTS) and (expected.sum((0, 2)) > 0).all()
+    for batch in (250, 4, 1):
+        monkeypatch.setattr(module, "EVAL_BATCH", batch)
+        counts = confusion(w, {"a": View(pop)}, None, w.federation.test)
+        assert torch.equal(counts["a"], expected) and counts["a"].dtype == torch.int64
+
+
+def test_a_part_of_the_clients() -> None:
+    w = make(chunk=2, channel={"kind": "ideal"})
+    pop = used(w).rows(np.array([1, 3]))
+    assert torch.equal(confusion(w, {"a": View(pop)}, 3.0, w.federation.test)["a"], by_hand(w, pop))
+
+
+@pytest.mark.parametrize("shared", [("encoder.", "head."), ("head.",), ("encoder.",)])
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_a_shared_model_is_tested_on_each_client_s_data(shared: tuple[str, ...], chunk: int) -> None:
+    w = make(chunk=chunk, channel={"kind": "ideal"})
+    pop = w.population(shared=shared)
+    assert torch.equal(confusion(w, {"a": View(pop)}, None, w.federation.test)["a"], by_hand(w, pop.spread()))
+
+
+def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
+    """Received features of each client's test samples, in order."""
+    rows: dict[int, list[Tensor]] = {}
+
+    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        for i, position in enumerate(where.tolist()):
+            keep = slice(None) if batch.mask is None else batch.mask[i]
+            rows.setdefault(position, []).append(features[i][keep])
+
+    visit(w, pop, w.federation.test, note, **{"stream": "test", "meter": w.meters["test"], **options})
+    return {k: torch.cat(v) for k, v in rows.items()}
+
+
+def test_a_fade_lasts_for_a_mini_batch_of_the_run_not_for_a_forward_pass() -> None:
+    """Coherence "batch": with batches of 2, pairs of test samples share a fade; the forward pass takes all at once."""
+    w = make(channel={"kind": "rayleigh", "coherence": "batch", "snr_db": "inf", "equaliser": "none"})
+    seen: list[Tensor] = []
+    w.link.gain = lambda rows: (seen.append(rows["fading"]), rows["fading"])[1]  # type: ignore[method-assign]
+    collect(w, w.population())
+    for fading, n in zip(seen, TESTS, strict=True):
+        fade = fading[0, :n, 0]
+        assert all((fade[i] == fade[i + 1]) == (i % 2 == 0) for i in range(n - 1))
+
+
+@pytest.mark.parametrize("batch", [250, 4, 1])
+def test_neither_chunk_nor_batch_changes_what_is_received(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVAL_BATCH", 250)
+    reference = None
+    for chunk in (1, 2, 3, 4):
+        w = make(chunk=chunk, channel={"kind": "rayleigh", "snr_db": "3,9,12,0"})
+        pop = w.population()
+        got = collect(w, pop)
+        monkeypatch.setattr(module, "EVAL_BATCH", batch)
+        reference = reference or got
+        assert {k: len(t) for k, t in got.items()} == dict(enumerate(TESTS))
+        assert all((got[k] - reference[k]).abs().max() < 1e-10 for k in got)
+        signal = w.meters["test"].signal
+        assert signal is not None and w.meters["test"].noise is not None
+
+
+def test_the_noise_of_a_test_is_that_of_its_snr() -> None:
+    """And the same realisation at every SNR, so that curves are smooth."""
+    w = make(sizes=(2,) * 8, tests=(120,) * 8, chunk=8, channel={"kind": "awgn"})
+    pop = w.population()
+    clean = collect(w, pop, snr_db=torch.full((8,), torch.inf))
+    noise = {}
+    for snr in (0.0, 20.0):
+        got = collect(w, pop, snr_db=torch.full((8,), snr))
+        noise[snr] = torch.cat([got[k] - clean[k] for k in got])
+        power = noise[snr].square().flatten()
+        assert abs(power.mean() - 10 ** (-snr / 10)) < 5 * power.std() / power.numel() ** 0.5
+    assert (noise[0.0] - 10 * noise[20.0]).abs().max() < 1e-9
+    now = collect(w, pop)[0]
+    w.begin(2)
+    assert not torch.isclose(now, collect(w, pop)[0]).any()
+
+
+def test_views_of_one_population_share_a_pass() -> None:
+    w = make(channel={"kind": "awgn", "snr_db": 0.0})
+    pop = w.population()
+    passes: list[int] = []
+    encode = module.StackedModel.encode
+
+    def counted(self: Any, batch: Batch) -> Tensor:
+        passes.append(1)
+        return encode(self, batch)
+
+    def inverse(features: Tensor, logits: Tensor, rows: Any) -> Tensor:
+        return -logits
+
+    views = {"a": View(pop), "b": View(pop, inverse), "c": View(pop.map(lambda n, t: t))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.StackedModel, "encode", counted)
+        counts = confusion(w, {"a": views["a"], "b": views["b"]}, None, w.federation.test)
+        assert len(passes) == 4  # one per client
+        counts |= confusion(w, {"c": views["c"]}, None, w.federation.test)
+        assert len(passes) == 8
+    assert torch.equal(counts["a"], counts["c"])  # the same realisation for another population
+    assert not torch.equal(counts["a"], counts["b"])
+    assert all(t.sum((1, 2)).tolist() == list(TESTS) for t in counts.values())
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_the_context_of_scores_follows_the_client(chunk: int) -> None:
+    """Scores that always say client k mod 3, in mixed cohorts."""
+    w = make(chunk=chunk, encoder="test-conv,test-conv-wide")
+
+    def fixed(features: Tensor, logits: Tensor, rows: Any) -> Tensor:
+        return torch.zeros_like(logits) + rows["answer"][:, None]
+
+    answer = torch.nn.functional.one_hot(torch.arange(4) % 3, 3).double()
+    view = View(w.population(), fixed, {"answer": answer})
+    counts = confusion(w, {"a": view}, None, w.federation.test)["a"]
+    for k in range(4):
+        labels = torch.bincount(w.federation.labels[w.federation.test[k]], minlength=3)
+        assert torch.equal(counts[k, :, k % 3], labels)
+        assert predict(w, view, k, w.federation.images[:5], None).tolist() == [k % 3] * 5
+
+
+def test_predictions_by_hand() -> None:
+    w = make(channel={"kind": "ideal"})
+    pop, images = used(w), w.federation.images[:9]
+    for k in range(4):
+        expected = worlds.plain(worlds.client(pop, k), images.double() / 127.5 - 1).argmax(1)
+        assert torch.equal(predict(w, View(pop), k, images, None), expected)
+        assert torch.equal(predict(w, View(pop.rows(np.array([k, (k + 1) % 4]))), k, images, 7.0), expected)
+    assert predict(w, View(pop), 0, images[:0], None).tolist() == []
+
+
+def test_predictions_do_not_depend_on_earlier_ones_nor_change_the_data() -> None:
+    w = make(channel={"kind": "awgn", "snr_db": -10.0})
+    pop, before = w.population(), w.federation.images.clone()
+    first = predict(w, View(pop), 2, before[:20], None)
+    assert torch.equal(first, predict(w, View(pop), 2, before[:20], None))
+    assert torch.equal(w.federation.images, before) and len(w.federation.labels) == len(before)
+
+
+def test_predictions_refuse_other_images_and_clients() -> None:
+    w = make()
+    pop, images = w.population(), w.federation.images[:2]
+    for wrong in (images[0], images[..., 1:], images.float(), images.repeat(1, 3, 1, 1)):
+        with pytest.raises(ConfigError, match=r"^images: .* is not uint8 \[b, 1, 8, 8\]$"):
+            predict(w, View(pop), 0, wrong, None)
+    with pytest.raises(ConfigError, match="^client: there is no model of client 4; there are 4, 0 to 3$"):
+        predict(w, View(pop), 4, images, None)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_prototypes_by_hand(chunk: int) -> None:
+    w = make(chunk=chunk, channel={"kind": "ideal"})
+    pop = used(w)
+    means, counts = prototypes(w, pop)
+    for k in range(4):
+        index = w.federation.train[k]
+        head = {"head.0.weight": torch.eye(4).double(), "head.0.bias": torch.zeros(4).double()}
+        x = w.federation.images[index].double() / 127.5 - 1
+        features, labels = worlds.plain({**worlds.client(pop, k), **head}, x), w.federation.labels[index]
+        for c in range(3):
+            mine = features[labels == c]
+            assert int(counts[k, c]) == len(mine)
+            expected = mine.mean(0) if len(mine) else torch.zeros(4).double()
+            assert (means[k, c] - expected).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_moments_by_hand(chunk: int) -> None:
+    """Of the features as they are received: means per class, numbers of samples, and the mean of ||f||^2."""
+    w = make(chunk=chunk, channel={"kind": "awgn", "snr_db": 3.0})
+    pop = used(w)
+    seen: list[list[tuple[int, np.ndarray]]] = [[] for _ in range(4)]
+
+    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        for i, k in enumerate(where.tolist()):
+            real = batch.weight[i] > 0
+            seen[k] += zip(batch.y[i][real].tolist(), features[i][real].numpy(), strict=True)
+
+    visit(w, pop, w.federation.train, note, stream="a", link=w.training_link)
+    means, counts, squares = moments(w, pop, "a")
+    assert torch.equal(prototypes(w, pop, "a")[0], means) and not torch.equal(prototypes(w, pop)[0], means)
+    for k in range(4):
+        assert len(seen[k]) == len(w.federation.train[k])
+        for c in range(3):
+            mine = np.array([f for y, f in seen[k] if y == c]).reshape(-1, 4)
+            assert int(counts[k, c]) == len(mine)
+            expected = (mine.mean(0), (mine**2).sum(1).mean()) if len(mine) else (np.zeros(4), 0.0)
+            np.testing.assert_allclose(means[k, c], expected[0], rtol=0, atol=1e-12)
+            assert float(squares[k, c]) == pytest.approx(expected[1], abs=1e-12)
+    assert squares.unique().numel() > 4
+
+
+def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
+    w, still = make(channel={"kind": "rayleigh"}), make(channel={"kind": "rayleigh"})
+    pop = w.population()
+    kept = pop.map(lambda n, t: t.clone())
+    prototypes(w, pop)
+    confusion(w, {"a": View(pop)}, None, w.federation.test)
+    assert worlds.gap(pop, kept) == 0 and w.visited == 0
+    assert worlds.gap(used(w), used(still)) == 0

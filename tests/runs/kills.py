@@ -1,0 +1,216 @@
+"""Runs that are killed and started again: `python -m tests.runs.kills FOLDER STORE NUMBER` leaves a folder for each.
+
+Everything is imported and tried out once and each attempt is a fork of this process, which has one thread: an attempt
+costs what its rounds cost. Beside its folder a run leaves its weights. What was done is printed, a line of JSON a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import stat
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from semcom.config import RunConfig
+from semcom.runs.folder import CHECKPOINT, METRICS, SUMMARY
+from semcom.runs.runner import run
+from tests import worlds
+
+Event = Callable[[str], None]
+
+
+def request(folder: Path, store: str) -> RunConfig:
+    """Five short rounds with fading, draws of clients, tests in each, and checkpoints after rounds 2, 4 and 5."""
+    train = {"rounds": 5, "participation": 0.75, "checkpoint_every": 2}
+    channel = {"kind": "rayleigh", "snr_db": "0:18"}
+    return worlds.request("fedcl", out=str(folder), channel=channel, train=train, store=store)
+
+
+def attempt(config: RunConfig, prepare: Callable[[], object] = lambda: None) -> bool:
+    """A run in a process of its own; whether it ended by itself and was not killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            prepare()
+            result = run(config)
+            views = result.views.values()
+            torch.save([t.clone() for view in views for t in view.population.tensors()], f"{config.out}.pt")
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    status = os.waitpid(pid, 0)[1]
+    if not os.WIFSIGNALED(status) and os.waitstatus_to_exitcode(status) != 0:
+        raise SystemExit(f"{config.out} failed")
+    return not os.WIFSIGNALED(status)
+
+
+# -- what a process does to its files --------------------------------------------------------------------------------
+
+
+class Traced:
+    """An open file that tells before and in the middle of each write."""
+
+    def __init__(self, file: Any, name: str, event: Event) -> None:
+        self.file, self.name, self.event = file, name, event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> Traced:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+    def write(self, data: Any) -> int:
+        half = len(data) // 2
+        self.event(f"before a write to {self.name}")
+        written = self.file.write(data[:half])
+        self.file.flush()
+        self.event(f"in a write to {self.name}")
+        return written + self.file.write(data[half:])
+
+
+def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
+    """From now on `event` is told what this process does to files that it opened for writing; `put` is the patcher."""
+    names: dict[int, str] = {}
+
+    def called(path: Any) -> str:
+        """A file's name, with or without its temporary one."""
+        return Path(path).name.removeprefix(".").partition(f".{os.getpid()}")[0]
+
+    def synced(descriptor: int) -> str:
+        """The name of an open file; a folder's number was a file's before."""
+        return "a folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else names.get(descriptor, "rows")
+
+    def open_(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        file = opened(path, mode, *arguments, **options)
+        names[file.fileno()] = called(path)
+        return Traced(file, called(path), event) if mode in ("wb", "ab") else file
+
+    def pwrite(descriptor: int, data: Any, offset: int) -> int:
+        names[descriptor] = "rows"  # the number may have been another file's before
+        event("before a write to rows")
+        half = written(descriptor, data[: len(data) // 2], offset)
+        event("in a write to rows")
+        return half + written(descriptor, data[half:], offset + half)
+
+    def around(function: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            event(f"before {function.__name__} of {name(*arguments)}")
+            result = function(*arguments)
+            event(f"after {function.__name__} of {name(*arguments)}")
+            return result
+
+        return call
+
+    opened, written = Path.open, os.pwrite
+    put(Path, "open", open_)
+    put(os, "pwrite", pwrite)
+    put(os, "fsync", around(os.fsync, synced))
+    put(os, "replace", around(os.replace, lambda source, target: called(target)))
+
+
+def note(path: Path) -> None:
+    """Writes down the name of each event."""
+    file = path.open("a", buffering=1)
+    trace(lambda name: print(name, file=file))
+
+
+def die(at: int) -> None:
+    """Makes this process kill itself at its event number `at`."""
+    left = at
+
+    def event(name: str) -> None:
+        nonlocal left
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    trace(event)
+
+
+# -- the runs --------------------------------------------------------------------------------------------------------
+
+
+def points(events: list[str], number: int, rng: random.Random) -> list[int]:
+    """Numbers of events: each name in turn, those of the files that a run is taken up from first."""
+    by_name: dict[str, list[int]] = {}
+    for i, name in enumerate(events):
+        by_name.setdefault(name, []).append(i)
+    for numbers in by_name.values():
+        rng.shuffle(numbers)
+    order = sorted(by_name, key=lambda name: not name.endswith((CHECKPOINT, METRICS, SUMMARY, "rows")))
+    chosen: list[int] = []
+    while len(chosen) < number:
+        chosen += [by_name[name].pop() for name in order if by_name[name]]
+    return chosen[:number]
+
+
+def report(config: RunConfig, deaths: int, events: list[str]) -> None:
+    """Prints a line about a run."""
+    print(json.dumps({"run": Path(str(config.out)).name, "deaths": deaths, "events": events}), flush=True)
+
+
+def last(seconds: float) -> None:
+    """Lets this process have so much of a processor's time; then the system ends it at once, as by SIGKILL."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def whole(folder: Path, store: str) -> tuple[list[str], float]:
+    """Runs that nobody kills; returns the names of their events, in order, and a run's processor seconds."""
+    run(request(folder / "first", store))
+    assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose the other threads"
+    attempt(request(folder / "traced", store), partial(note, folder / "events"))
+    events = (folder / "events").read_text().splitlines()
+    begun = os.times()
+    attempt(request(folder / "whole", store))
+    ended = os.times()
+    report(request(folder / "whole", store), 0, events)
+    return events, ended.children_user + ended.children_system - begun.children_user - begun.children_system
+
+
+def die_at_events(folder: Path, store: str, number: int, events: list[str], rng: random.Random) -> None:
+    """Runs that die at chosen events, and once more, wherever that is, when they are taken up."""
+    for i, at in enumerate(points(events, number, rng)):
+        config = request(folder / f"event-{i}", store)
+        deaths = [not attempt(config, partial(die, n)) for n in (at, rng.randrange(len(events)))]
+        attempt(config)
+        report(config, sum(deaths), [events[at]])
+
+
+def die_at_times(folder: Path, store: str, number: int, seconds: float, rng: random.Random) -> None:
+    """Runs that are ended at random times, up to four times each, until there were `number` deaths."""
+    total = 0
+    for i in range(number):
+        config, deaths = request(folder / f"time-{i}", store), 0
+        while deaths < min(4, number - total) and not attempt(config, partial(last, rng.uniform(0, seconds))):
+            deaths += 1
+        attempt(config)
+        report(config, deaths, [])
+        total += deaths
+        if total == number:
+            break
+
+
+def main(folder: Path, store: str, number: int) -> None:
+    """All of these: `number` runs that die at events, half as many deaths at times."""
+    rng = random.Random(f"kill {store}")
+    events, seconds = whole(folder, store)
+    die_at_events(folder, store, number, events, rng)
+    die_at_times(folder, store, number // 2, 0.7 * seconds, rng)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,115 @@
+"""States on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.config import RunError
+from semcom.engine.store.population import Population
+from semcom.runs.checkpoint import alike, load, restore, save, state_dict
+from tests import worlds
+
+
+@dataclass(frozen=True)
+class State:
+    model: Population
+    centroids: Tensor
+    known: Tensor
+
+
+def state(
+    encoder: str = "test-conv,test-conv-wide",
+    shared: tuple[str, ...] = ("head.",),
+    seed: int = 0,
+    store: str = "host",
+    out: Path | None = None,
+) -> State:
+    w = worlds.world("local", encoder=encoder, model={"init": "client"}, seed=seed, store=store, out=out and str(out))
+    centroids = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return State(w.population(shared), centroids, torch.tensor([True, False, seed > 0]))
+
+
+def trained(old: State) -> State:
+    """With other rows for clients 0 and 2, in two versions."""
+    model = old.model
+    for factor, ids in ((2.0, [0, 2]), (3.0, [2])):
+        changed = model.rows(np.array(ids)).map(lambda _, t, factor=factor: t * factor)  # type: ignore[misc]
+        model = model.put(changed)
+    return State(model, old.centroids, old.known)
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+@pytest.mark.parametrize("again", ["host", "disk"])
+def test_a_state_comes_back_bit_by_bit(store: str, again: str, tmp_path: Path) -> None:
+    old, template = trained(state(seed=1, store=store, out=tmp_path)), state(seed=1, store=again, out=tmp_path)
+    save(tmp_path / "c.pt", {"state": state_dict(old), "round": 7})
+    content = load(tmp_path / "c.pt")
+    new = restore(template, content["state"], tmp_path)
+    assert content["round"] == 7 and worlds.gap(new.model, old.model) == 0
+    assert torch.equal(new.centroids, old.centroids) and torch.equal(new.known, old.known)
+    assert [c.shared for c in new.model.cohorts] == [c.shared for c in old.model.cohorts]
+    assert worlds.gap(template.model, old.model) > 0  # and the template is left alone
+    files = {"rows-1.bin"} if "disk" in (store, again) else set()  # no client of the other cohort has trained
+    assert {path.name for path in tmp_path.iterdir()} == {"c.pt", *files}
+
+
+def test_stored_tensors_have_a_storage_of_their_own() -> None:
+    """A common start is one row, expanded; a view would drag all of its storage along."""
+    w = worlds.world("local")
+    big = torch.zeros(1000, dtype=torch.float64)
+    model = w.population(shared="head.")
+    values = state_dict(State(model.put(model.rows(np.array([0, 1]))), big[:2], big[3:4]))
+    stored = values["model"]["0"]
+    flat = [*stored["common"].values(), *stored["rows"]["records"], values["centroids"], values["known"]]
+    assert all(t.untyped_storage().nbytes() == t.numel() * t.element_size() for t in flat)
+    assert len({t.data_ptr() for t in flat}) == len(flat)
+
+
+def test_another_state_is_refused() -> None:
+    values = state_dict(state())
+    for other in (
+        state(encoder="test-conv"),
+        state(shared=()),
+        State(state().model, torch.zeros(3, 5, dtype=torch.float64), state().known),
+        State(state().model, state().centroids.float(), state().known),
+    ):
+        with pytest.raises(RunError, match="does not fit this run"):
+            restore(other, values)
+    for name in ("model", "centroids", "known"):
+        with pytest.raises(RunError, match="does not fit this run"):
+            restore(state(), {k: v for k, v in values.items() if k != name})
+
+
+def test_counters_have_the_structure_of_a_template() -> None:
+    template = {"round": 0, "seconds": {}, "air": {"up": {"bits": 0.0}}, "meters": [None, 0.5]}
+    fine: dict[str, Any] = {"round": 7, "seconds": {"train": 0.5}, "air": {"up": {"bits": 3}}, "meters": [2.5, 1.0]}
+    assert alike(template, fine) and alike(template, template)
+    for wrong in (
+        None,
+        [],
+        {},
+        fine | {"more": 1},
+        fine | {"round": "7"},
+        fine | {"round": 7.0},
+        fine | {"round": -1},
+        fine | {"round": True},
+        fine | {"round": None},
+        fine | {"seconds": {"train": None}},
+        fine | {"seconds": {1: 0.5}},
+        fine | {"seconds": [0.5]},
+        fine | {"air": {"up": {"bits": None}}},
+        fine | {"air": {"up": {"bits": True}}},
+        fine | {"air": {"up": {}}},
+        fine | {"meters": [2.5]},
+        fine | {"meters": (2.5, 1.0)},
+        fine | {"meters": [2.5, torch.zeros(1)]},
+        {name: value for name, value in fine.items() if name != "round"},
+    ):
+        assert not alike(template, wrong), wrong

@@ -1,0 +1,51 @@
+"""Runs over the digital link: every method trains through it, in any chunks, and its uses are counted."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from semcom import run
+from semcom.config import ChannelConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.methods.registry import METHODS
+
+BASE = RunConfig(
+    partition=PartitionConfig(kind="shots", ways=2, shots=6, shots_spread=3, test_per_class=5),
+    model=ModelConfig(encoder="dcgan-narrow", features=32),
+    channel=ChannelConfig(kind="digital", snr_db="4:20", downlink_snr_db=12.0, test_snr_db="12,3", fading="rayleigh"),
+    clients=3,
+    train=TrainConfig(rounds=2, batch_size=4),
+    precision="float64",
+    device="cpu",
+)
+
+
+@pytest.mark.parametrize("method", METHODS.names())
+def test_it_trains_and_tests_in_any_chunks(method: str) -> None:
+    """Clients with different numbers of samples, so with padding: the same losses and answers to the last digits."""
+    one, all_ = (run(dataclasses.replace(BASE, method=method, chunk=chunk)) for chunk in (1, 3))
+    for row, same in zip(one.metrics, all_.metrics, strict=True):
+        assert row["loss"] == pytest.approx(same["loss"], rel=1e-9)
+    assert one.summary["views"] == all_.summary["views"]
+    assert one.summary["snr_received_db"] == pytest.approx(all_.summary["snr_received_db"], nan_ok=True)
+
+
+def test_features_and_gradients_take_the_uses_of_the_analog_link() -> None:
+    traffic = {
+        kind: run(dataclasses.replace(BASE, channel=ChannelConfig(kind=kind))).summary["traffic"]
+        for kind in ("digital", "awgn")
+    }
+    assert traffic["digital"] == traffic["awgn"]
+    assert traffic["digital"]["down"]["uses"] > 0
+
+
+def test_other_options_are_another_run() -> None:
+    """So none of them is silently without effect."""
+    channel = dataclasses.replace(BASE.channel, fading=None, snr_db=9.0, downlink_snr_db=None, test_snr_db=None)
+    settings = ({}, {"code_rate": 0.75}, {"modulation": 64}, {"fading": "rician"}, {"downlink": "ideal"})
+    losses = {
+        run(dataclasses.replace(BASE, channel=dataclasses.replace(channel, **given))).metrics[-1]["loss"]  # type: ignore[arg-type]
+        for given in settings
+    }
+    assert len(losses) == len(settings)

@@ -1,0 +1,105 @@
+"""Who is evaluated, and on what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError
+from semcom.data.federation import Federation
+from semcom.engine.world import evaluated
+from semcom.models.registry import ENCODERS
+from semcom.runs.accuracy import spread
+from semcom.runs.evaluation import select
+from semcom.runs.runner import run
+from tests import worlds
+from tests.runs.test_run import ARMS, weights
+
+
+@ENCODERS.register("test-patches-wide")
+def patches_wide(channels: int, features: int) -> torch.nn.Module:
+    """Another architecture with the features of `test-patches`."""
+    return torch.nn.Sequential(torch.nn.Conv2d(channels, features, 32, bias=False), torch.nn.Flatten())
+
+
+def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name not in ("seconds", "views")} for row in rows]
+
+
+@pytest.mark.parametrize("method", ARMS)
+@pytest.mark.parametrize("encoder", ["test-patches", "test-patches,test-patches-wide"])
+def test_some_clients_have_the_accuracies_that_they_have_among_all(method: str, encoder: str) -> None:
+    if "," in encoder and method == "fedavg":
+        pytest.skip("averages the encoder")
+    options: dict[str, Any] = {"clients": 5, "encoder": encoder, "channel": {"kind": "rayleigh", "test_snr_db": "3,9"}}
+    everyone = run(worlds.request(method, train={"rounds": 3}, **options))
+    some = run(worlds.request(method, train={"rounds": 3, "eval_clients": 3}, **options))
+    ids = some.summary["evaluated"]
+    assert len(ids) == 3 and ids == sorted(set(ids)) and everyone.summary["evaluated"] is None
+    for row, whole in zip(some.metrics, everyone.metrics, strict=True):
+        for name, view in row["views"].items():
+            expected = np.array(whole["views"][name]["clients"])[ids]
+            assert view["clients"] == expected.tolist()
+            assert {key: view[key] for key in spread(expected)} == spread(expected)
+            assert view["at"].keys() == whole["views"][name]["at"].keys()
+    assert timeless(some.metrics) == timeless(everyone.metrics)  # training is none the wiser
+    assert all(torch.equal(a, b) for a, b in zip(weights(some), weights(everyone), strict=True))
+    assert len(some.summary["views"][name]["clients"]) == 3
+
+
+def test_the_draw_is_keyed_by_the_seed_alone() -> None:
+    def draw(**overrides: Any) -> list[int]:
+        train = {"eval_clients": 5, **overrides.pop("train", {})}
+        ids = evaluated(worlds.request(clients=20, train=train, **overrides))
+        return ids.tolist()
+
+    assert draw() == draw(train={"rounds": 9, "participation": 0.5}, channel={"kind": "rayleigh"})
+    assert len({tuple(draw(seed=seed)) for seed in range(5)}) == 5
+    assert draw(train={"eval_clients": 20}) == list(range(20))
+    drawn = [k for seed in range(200) for k in draw(seed=seed)]
+    assert np.ptp(np.bincount(drawn, minlength=20)) < 50  # 50 times each on average, standard deviation 6
+
+
+def test_views_of_one_population_go_on_sharing_it() -> None:
+    """So that their forward passes, and the noise in these, are the same."""
+    result = run(worlds.request("fedproto", train={"rounds": 1}))
+    chosen = select(result.views, np.array([1, 3]))
+    assert chosen["personal"].population is chosen["prototype"].population
+    assert chosen["prototype"].population.ids.tolist() == [1, 3]
+    assert torch.equal(chosen["prototype"].rows["among"], result.views["prototype"].rows["among"][[1, 3]])
+
+
+@pytest.mark.parametrize(("clients", "message"), [(0, "train.eval-clients: 0 is not"), (5, "is more than the 4 clien")])
+def test_a_number_that_cannot_be_drawn_is_refused(clients: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        worlds.request(train={"eval_clients": clients})
+
+
+@pytest.mark.parametrize("method", ARMS)
+def test_an_evaluation_sees_test_samples_only(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[int]] = []
+    gather = Federation.gather
+
+    def noting(self: Federation, index: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        seen.append(set(index.flatten().tolist()))
+        return gather(self, index, *arguments)
+
+    def watched(*arguments: Any) -> Any:
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Federation, "gather", noting)
+            row = evaluate(*arguments)
+        looked.append(set().union(*seen))
+        return row
+
+    from semcom.runs import runner
+
+    evaluate, looked = runner.evaluate, list[set[int]]()
+    monkeypatch.setattr(runner, "evaluate", watched)
+    federation = run(worlds.request(method, train={"rounds": 2})).world.federation
+    test = set(torch.cat([federation.test[k] for k in range(4)]).tolist())
+    train = set(torch.cat([federation.train[k] for k in range(4)]).tolist())
+    assert looked == [test, test] and not test & train

@@ -1,0 +1,228 @@
+"""The last stage of a method: what it counts for, that it counts nothing, and what a kill in it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.cli import printing as report
+from semcom.config import RunConfig, RunError
+from semcom.engine.train.visit import View
+from semcom.engine.world import World
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.registry import METHODS
+from semcom.runs.folder import CHECKPOINT, SUMMARY
+from semcom.runs.runner import Result, run
+from tests import worlds
+from tests.runs.test_run import lines, one_line, same, snapshot, stored, timeless, weights
+
+
+@METHODS.register("test-tuned")
+class Tuned(FedAvg):
+    """FedAvg with a second name for its model; at the end each client trains a copy."""
+
+    rate: float | None = None
+    begun = 0
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        return {"global": View(state.model), "again": View(state.model)}
+
+    def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        Tuned.begun += 1
+        assert world.round == world.config.train.rounds + 1
+        world.air.down(state.model, "")  # must not be counted
+        optimizer = world.optimizer(lr=self.rate) if self.rate else None
+        tuned, _, _ = world.fit(state.model.rows(state.model.ids), self.objective, optimizer=optimizer, stream="tune")
+        return {"personal": View(tuned), "global": View(state.model)}
+
+
+@METHODS.register("test-blind")
+class Blind(Tuned):
+    """No classifier before the end."""
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        return {}
+
+
+@METHODS.register("test-viewless")
+class Viewless(FedAvg):
+    """Nothing to evaluate at all."""
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        return {}
+
+
+def by_hand(result: Result, name: str) -> list[float]:
+    """Accuracy of each client in a view, in torch's own words, over an ideal link."""
+    federation, found = result.world.federation, []
+    for k in range(result.config.clients):
+        index = federation.test[k]
+        logits = worlds.plain(worlds.client(result.views[name].population, k), federation.gather(index, torch.float64))
+        found.append(float((logits.argmax(1) == federation.labels[index]).double().mean()))
+    return found
+
+
+def test_the_accuracy_is_that_after_the_last_stage() -> None:
+    result = run(worlds.request("test-tuned", channel={"kind": "ideal"}))
+    summary, row = result.summary, result.summary["finish"]
+    personal = by_hand(result, "personal")
+    assert summary["accuracy"] == pytest.approx(np.mean(personal)) and summary["accuracy"] != row["views"]["global"]
+    assert summary["accuracy_std"] == pytest.approx(np.std(personal))
+    assert list(summary["views"]) == ["personal", "global", "again"] == list(result.views)
+    assert row["round"] == 7 and list(row["views"]) == ["personal", "global"] and row["tune/loss"] > 0
+    assert (
+        row["views"]["personal"]["clients"] == pytest.approx(personal) and len(row["views"]["personal"]["classes"]) == 4
+    )
+    assert row["views"]["global"]["clients"] == pytest.approx(by_hand(result, "global"))
+    view = summary["views"]["personal"]
+    assert (view["best"], view["best_round"], view["last"]) == (summary["accuracy"], 7, summary["accuracy"])
+    # A view of the rounds alone is the mean over them, as ever.
+    rounds = [r["views"]["again"]["accuracy"] for r in result.metrics]
+    assert len(rounds) == 6 and summary["views"]["again"]["accuracy"] == pytest.approx(np.mean(rounds))
+
+
+def test_nothing_of_the_last_stage_is_counted() -> None:
+    plain, tuned = (run(worlds.request(m, train={"participation": 0.75})) for m in ("fedavg", "test-tuned"))
+    for name in ("samples", "traffic", "rounds"):
+        assert tuned.summary[name] == plain.summary[name], name
+    for way in ("train_up", "train_down"):
+        assert tuned.summary["snr_received_db"][way] == plain.summary["snr_received_db"][way]
+    assert tuned.world.air.counters() == plain.world.air.counters() and tuned.world.visited == plain.world.visited
+    assert tuned.world.round == plain.world.round == 6
+    assert [row["loss"] for row in tuned.metrics] == [row["loss"] for row in plain.metrics]
+    assert torch.equal(*(r.views["global"].population.cohorts[0].tensors["head.0.bias"] for r in (tuned, plain)))
+    assert {"finish", "finish/evaluate"} <= tuned.summary["seconds"].keys() and "finish" not in plain.summary
+
+
+def test_views_that_train_are_not_counted_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    def views(self: Tuned, state: FedAvg.State, world: World) -> dict[str, View]:
+        return {
+            "global": View(state.model),
+            "tuned": View(world.fit(state.model.rows(state.model.ids), self.objective)[0]),
+        }
+
+    monkeypatch.setattr(Tuned, "views", views)
+    often, seldom = (run(worlds.request("test-tuned", train={"rounds": 12, "eval_every": n})) for n in (1, 100))
+    for name in ("samples", "traffic"):
+        assert often.summary[name] == seldom.summary[name] == run(worlds.request(train={"rounds": 12})).summary[name]
+    assert [row["loss"] for row in often.metrics] == [row["loss"] for row in seldom.metrics]
+
+
+def test_a_finished_run_repeats_its_last_stage_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    config = worlds.request("test-tuned", out=str(tmp_path), channel={"snr_db": "0:18"})
+    first, before, begun = run(config), snapshot(tmp_path), Tuned.begun
+    second = run(config)
+    assert Tuned.begun == begun
+    assert second.summary == first.summary and second.metrics == first.metrics and len(lines(tmp_path)) == 6
+    assert list(second.views) == list(first.views) and Tuned.begun == begun + 1
+    assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(second), strict=True))
+    images = first.world.federation.images
+    for view in (None, "again"):
+        assert torch.equal(first.predict(1, images, view), second.predict(1, images, view))
+    assert Tuned.begun == begun + 1 and second.world.visited == first.world.visited
+    assert snapshot(tmp_path) == before
+
+
+def test_predictions_are_those_of_the_last_stage() -> None:
+    result = run(worlds.request("test-blind", channel={"kind": "ideal"}))
+    federation = result.world.federation
+    for k in range(4):
+        index = federation.test[k]
+        hit = result.predict(k, federation.images[index]) == federation.labels[index]
+        assert result.summary["finish"]["views"]["personal"]["clients"][k] == pytest.approx(float(hit.double().mean()))
+
+
+def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with report.Progress(6) as progress:
+        result = run(worlds.request("test-blind"), on_round=progress)
+    tuned = run(worlds.request("test-tuned"))
+    assert not any("views" in row for row in result.metrics)
+    assert list(result.summary["views"]) == ["personal", "global"]
+    assert result.summary["finish"] == tuned.summary["finish"]
+    assert result.summary["accuracy"] == tuned.summary["accuracy"]
+    text = report.result_table(result.summary)
+    assert text.startswith(f"test-blind: {100 * result.summary['accuracy']:.1f} % after 6 rounds and its last stage\n")
+
+
+def test_a_method_that_is_never_evaluated_says_so() -> None:
+    with pytest.raises(RunError, match="test-viewless: nothing was evaluated") as error:
+        run(worlds.request("test-viewless", train={"rounds": 1}))
+    one_line(error.value)
+
+
+def test_divergence_in_the_last_stage_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = worlds.request("test-tuned", out=str(tmp_path), train={"optimizer": "sgd"})
+    with monkeypatch.context() as patch, pytest.raises(RunError) as error:
+        patch.setattr(Tuned, "rate", 1e300)
+        run(config)
+    found = re.fullmatch(
+        r"finish: non-finite loss or weights at client [\d, ]+; last good state: round 6, in (.*)",
+        one_line(error.value),
+    )
+    assert found and found[1] == str(tmp_path / CHECKPOINT) and not (tmp_path / SUMMARY).exists()
+    assert timeless(run(config).summary) == timeless(
+        run(worlds.request("test-tuned", train={"optimizer": "sgd"})).summary
+    )
+
+
+# -- kills -----------------------------------------------------------------------------------------------------------
+
+
+def request(folder: Path | None, **options: Any) -> RunConfig:
+    """A run with a last stage and new clients."""
+    options["plugins"] = ("tests.worlds", "tests.runs.test_finish")
+    out = None if folder is None else str(folder)
+    train = {"rounds": 3, "participation": 0.75, "checkpoint_every": 2}
+    return worlds.request("test-tuned", out=out, clients=4, new_clients=2, new_steps=3, chunk=1, train=train, **options)
+
+
+def die(folder: str, where: str) -> None:
+    """A run that kills itself when it comes to a function."""
+    from semcom.runs import newcomers
+
+    owner: Any = {"finish": Tuned, "welcome": newcomers}[where]
+    name = {"finish": "finish", "welcome": "average_model"}[where]
+    usual = getattr(owner, name)
+
+    def killed(*arguments: Any) -> None:
+        usual(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, killed)
+    run(request(Path(folder)))
+
+
+@pytest.mark.parametrize("where", ["finish", "welcome"])
+def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(where: str, tmp_path: Path) -> None:
+    words = f"from tests.runs import test_finish; test_finish.die({str(tmp_path / 'out')!r}, {where!r})"
+    done = subprocess.run([sys.executable, "-c", words], cwd=Path(__file__).parents[2], capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    config = request(tmp_path / "out")
+    assert stored(config)["progress"]["round"] == 3 and not (tmp_path / "out" / SUMMARY).exists()
+    before = lines(tmp_path / "out")
+    seen: list[Any] = []
+    again, whole = run(config, on_round=seen.append), run(request(tmp_path / "whole"))
+    assert not seen and lines(tmp_path / "out") == before and again.metrics == before
+    assert (
+        timeless(again.summary) == timeless(whole.summary) and len(again.summary["new_clients"]["head"]["clients"]) == 2
+    )
+    assert same(stored(config)["state"], stored(whole.config)["state"])
+    assert all(torch.equal(a, b) for a, b in zip(weights(again), weights(whole), strict=True))
+
+
+def test_the_last_stage_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
+    one, two = run(request(None)), run(request(tmp_path, processes=2))
+    assert one.summary["finish"]["views"] == two.summary["finish"]["views"]
+    assert one.summary["new_clients"] == two.summary["new_clients"]
+    assert one.summary["views"] == json.loads((tmp_path / SUMMARY).read_text())["views"]
+    assert all(torch.equal(a, b) for a, b in zip(weights(one), weights(two), strict=True))

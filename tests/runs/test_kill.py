@@ -1,0 +1,67 @@
+"""A run that is killed at any moment and started again ends as if nothing had happened, bit by bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
+from tests.runs.test_run import flat, lines, timeless
+
+pytestmark = pytest.mark.slow
+NUMBERS = {"host": 20, "disk": 8}
+"""Where the rows of clients lie -> runs that die at chosen events; half as many deaths are at random times."""
+
+
+@pytest.fixture(scope="module", params=NUMBERS)
+def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """The folder of all runs, and what was done to each; the first one is whole."""
+    folder = tmp_path_factory.mktemp(request.param)
+    words = [sys.executable, "-m", "tests.runs.kills", str(folder), request.param, str(NUMBERS[request.param])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    return folder, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """All that a run has left, without clocks."""
+    checkpoint = torch.load(folder / CHECKPOINT, weights_only=True)
+    tensors = flat(checkpoint["state"]) if not list(folder.glob("rows-*")) else []  # where they lie may differ
+    return {
+        "summary": timeless(json.loads((folder / SUMMARY).read_text())),
+        "metrics": [timeless(row) for row in lines(folder)],
+        "progress": timeless(checkpoint["progress"]),
+        "tensors": [(str(t.dtype), t.tolist()) for t in tensors],
+        "weights": [t.tolist() for t in torch.load(f"{folder}.pt", weights_only=True)],
+    }
+
+
+def test_every_killed_run_ends_as_if_it_had_not_been(killed: tuple[Path, list[Any]]) -> None:
+    folder, runs = killed
+    expected = result(folder / "whole")
+    assert len(expected["metrics"]) == 5 and expected["weights"]
+    for run in runs[1:]:
+        assert result(folder / run["run"]) == expected, run
+        names = {path.name for path in (folder / run["run"]).iterdir()} - {".lock", "rows-1.bin"}
+        assert names == {CONFIG, METRICS, SUMMARY, CHECKPOINT}, "something was left behind"
+
+
+def test_they_were_killed_at_every_kind_of_moment(killed: tuple[Path, list[Any]]) -> None:
+    folder, runs = killed
+    number = NUMBERS["disk" if (folder / "whole" / "rows-1.bin").exists() else "host"]
+    chosen = [run for run in runs[1:] if run["events"]]
+    assert len(chosen) == number and all(run["deaths"] >= 1 for run in chosen)
+    assert sum(run["deaths"] for run in runs if not run["events"]) == number // 2
+    if number == NUMBERS["host"]:
+        for name in (METRICS, CHECKPOINT, SUMMARY):
+            moments = {event for run in chosen for event in run["events"] if event.endswith(name)}
+            assert {f"before a write to {name}", f"in a write to {name}", f"before fsync of {name}"} <= moments
+            assert {f"before replace of {name}", f"after replace of {name}"} <= moments

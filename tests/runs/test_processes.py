@@ -1,0 +1,63 @@
+"""A whole run on two processes: the same numbers as on one, also when it is interrupted and taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.runs.evaluation import evaluate
+from semcom.runs.folder import CHECKPOINT
+from semcom.runs.runner import run
+from tests import worlds
+
+
+def request(out: Path | None, processes: int, **options: Any) -> Any:
+    train = {"rounds": 4, "participation": 0.75, "checkpoint_every": 2}
+    return worlds.request(
+        "fedcl",
+        out=out and str(out),
+        processes=processes,
+        plugins=("tests.worlds",),
+        chunk=1,
+        channel={"kind": "rayleigh"},
+        train=train,
+        **options,
+    )
+
+
+def interrupt(row: dict[str, Any]) -> None:
+    if row["round"] == 3:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_a_run_on_two_processes_is_that_on_one(store: str, tmp_path: Path) -> None:
+    alone = run(request(None, 1))
+    config = request(tmp_path, 2, store=store)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=interrupt)
+    assert (tmp_path / CHECKPOINT).exists()
+    result = run(config)
+    for name, view in alone.views.items():
+        ours = result.views[name].population
+        assert all(torch.equal(a, b) for a, b in zip(view.population.tensors(), ours.tensors(), strict=True))
+    for row, other in zip(alone.metrics, result.metrics, strict=True):
+        assert {k: v for k, v in row.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
+    assert result.summary["traffic"] == alone.summary["traffic"]
+    assert result.summary["snr_received_db"]["train_up"] == pytest.approx(alone.summary["snr_received_db"]["train_up"])
+    # The result works on by itself after the other process has ended.
+    again = evaluate(result.world, result.views)["personal"]["clients"]
+    assert again == result.metrics[-1]["views"]["personal"]["clients"]
+    assert run(config).summary == result.summary
+
+
+def test_stacks_of_clients_on_two_processes_agree_up_to_rounding() -> None:
+    """Each process stacks its own clients, so sums are rounded in another order."""
+    alone, both = (run(dataclasses.replace(request(None, n), chunk=3)) for n in (1, 2))
+    models = [result.views["personal"].population.tensors() for result in (alone, both)]
+    for a, b in zip(*models, strict=True):
+        assert (a - b).abs().max() < 1e-8  # FedCL in float64: Adam divides rounding by gradients near zero

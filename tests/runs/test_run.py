@@ -1,0 +1,559 @@
+"""A whole run: resume, folders of other runs, randomness, divergence, predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.config import ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, RunError, TrainConfig
+from semcom.engine.train import fit as fit_module
+from semcom.methods.registry import METHODS
+from semcom.runs import checkpoint, runner
+from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder
+from semcom.runs.runner import Result, run
+from tests import worlds
+
+ARMS = ("fedavg", "fedcl", "fedproto", "local")
+CLOCK = ("seconds", "samples_per_second", "hash", "commit")
+
+
+def timeless(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: v for name, v in value.items() if name not in CLOCK}
+
+
+def stored(config: RunConfig) -> dict[str, Any]:
+    assert config.out is not None
+    return torch.load(Path(config.out) / CHECKPOINT, weights_only=True)
+
+
+def flat(values: Any) -> list[torch.Tensor]:
+    if isinstance(values, torch.Tensor):
+        return [values]
+    inside = values.values() if isinstance(values, dict) else values if isinstance(values, list) else ()
+    return [t for value in inside for t in flat(value)]
+
+
+def same(one: Any, other: Any) -> bool:
+    a, b = flat(one), flat(other)
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def weights(result: Result) -> list[torch.Tensor]:
+    return [t for view in result.views.values() for t in view.population.tensors()]
+
+
+def stop_at(round_: int) -> Any:
+    def on_round(row: dict[str, Any]) -> None:
+        if row["round"] == round_:
+            raise KeyboardInterrupt
+
+    return on_round
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("method", ARMS)
+def test_an_interrupted_run_ends_as_if_it_had_not_been(method: str, tmp_path: Path) -> None:
+    options = {"channel": {"kind": "rayleigh", "snr_db": "0:18"}, "train": {"participation": 0.75}}
+    whole = run(worlds.request(method, out=str(tmp_path / "whole"), **options))
+    config = worlds.request(method, out=str(tmp_path / "halves"), **options)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    assert stored(config)["progress"]["round"] == 3 and not (tmp_path / "halves" / SUMMARY).exists()
+    seen: list[int] = []
+    again = run(config, on_round=lambda row: seen.append(row["round"]))
+    assert seen == [4, 5, 6]
+    assert same(stored(whole.config)["state"], stored(config)["state"])
+    assert timeless(again.summary) == timeless(whole.summary) and again.summary["hash"] == whole.summary["hash"]
+    assert [timeless(row) for row in again.metrics] == [timeless(row) for row in whole.metrics]
+    assert [timeless(row) for row in lines(tmp_path / "halves")] == [timeless(row) for row in whole.metrics]
+    assert json.loads((tmp_path / "halves" / SUMMARY).read_text()) == again.summary
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(again), strict=True))
+
+
+def test_an_interrupt_in_the_middle_of_a_round_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
+    whole = run(worlds.request(out=str(tmp_path / "whole")))
+    config = worlds.request(out=str(tmp_path / "halves"))
+    step, calls = fit_module.Chunk.step, []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 20:
+            raise KeyboardInterrupt
+        return step(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fit_module.Chunk, "step", interrupted)
+        run(config)
+    assert stored(config)["progress"]["round"] == len(lines(tmp_path / "halves")) > 0
+    assert timeless(run(config).summary) == timeless(whole.summary)
+    assert same(stored(config)["state"], stored(whole.config)["state"])
+
+
+def test_an_interrupt_during_the_evaluation_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
+    config = worlds.request(out=str(tmp_path))
+    evaluate, calls = runner.evaluate, []
+
+    def interrupted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runner, "evaluate", interrupted)
+        run(config)
+    assert stored(config)["progress"]["round"] == 2
+    assert timeless(run(config).summary) == timeless(run(worlds.request()).summary)
+
+
+def test_a_killed_run_starts_again_from_its_checkpoint(tmp_path: Path) -> None:
+    """Rows after the checkpoint, and one that was cut off in writing, are dropped."""
+    config = worlds.request(out=str(tmp_path), train={"checkpoint_every": 2})
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(2))
+    with (tmp_path / METRICS).open("a") as file:
+        file.write('{"round": 3, "loss": 7.0, "seconds": 0.0}\n{"round": 4, "views": {"global": {"accuracy": 0.5}')
+    result = run(config)
+    assert [row["round"] for row in lines(tmp_path)] == [1, 2, 3, 4, 5, 6] == [row["round"] for row in result.metrics]
+    assert lines(tmp_path)[2]["loss"] != 7.0
+
+
+def test_a_run_killed_before_its_first_checkpoint_leaves_no_rows_behind(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(2))
+    (tmp_path / CHECKPOINT).unlink()  # as a kill, which stores nothing, would have left the folder
+    assert [row["round"] for row in run(config).metrics] == [1, 2, 3, 4, 5, 6]
+    assert [row["round"] for row in lines(tmp_path)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_finished_run_returns_its_result(tmp_path: Path) -> None:
+    config = worlds.request("fedproto", out=str(tmp_path))
+    first, before = run(config), snapshot(tmp_path)
+
+    def never(row: dict[str, Any]) -> None:
+        raise AssertionError("a round was trained")
+
+    second = run(config, on_round=never)
+    images = first.world.federation.images
+    assert torch.equal(first.predict(0, images), second.predict(0, images))  # the noise of the last round, again
+    assert second.summary == first.summary and second.metrics == first.metrics
+    assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(second), strict=True))
+    assert snapshot(tmp_path).keys() == before.keys()
+    assert all(snapshot(tmp_path)[name] == before[name] for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT))
+
+
+def one_line(error: BaseException) -> str:
+    text = str(error)
+    assert text and "\n" not in text
+    return text
+
+
+def test_the_folder_of_another_run_is_refused(tmp_path: Path) -> None:
+    run(worlds.request(out=str(tmp_path)))
+    before = snapshot(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request(out=str(tmp_path), seed=1))
+    assert "holds another run" in one_line(error.value) and str(tmp_path) in str(error.value)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [METRICS, SUMMARY, CHECKPOINT])
+def test_a_folder_with_files_of_another_tool_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("precious\n")
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request(out=str(tmp_path)))
+    assert name in one_line(error.value)
+    assert snapshot(tmp_path) == {name: b"precious\n"}
+
+
+@pytest.mark.parametrize("text", ["no json", "[1, 2]", '{"method": "fedavg", "colour": "red"}'])
+def test_a_config_json_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / CONFIG).write_text(text)
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request(out=str(tmp_path)))
+    assert CONFIG in one_line(error.value)
+    assert snapshot(tmp_path) == {CONFIG: text.encode()}
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request(out=str(tmp_path / "file")))
+    assert "is a file" in one_line(error.value)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("exploded"),)
+
+
+def unusable(good: dict[str, Any]) -> dict[str, Any]:
+    """Contents of checkpoints that are whole but are not this run's."""
+    progress, state = good["progress"], good["state"]
+    counters: dict[str, Any] = {
+        "no round": {name: v for name, v in progress.items() if name != "round"},
+        "a round of text": progress | {"round": "3"},
+        "a round after the last one": progress | {"round": 7},
+        "seconds of text": progress | {"seconds": {"train": "long"}},
+        "no traffic": progress | {"air": {}},
+        "a list": [1, 2],
+    }
+    states: dict[str, Any] = {
+        "a list": [1, 2],
+        "nothing": {},
+        "None": None,
+        "a tensor": torch.zeros(3),
+        "lists": {name: [v] for name, v in state.items()},
+        "numbers": dict.fromkeys(state, 3),
+        "a bomb": Bomb(),
+    }
+    rows = state["model"]["0"]["rows"]
+    wrong: dict[str, Any] = {
+        "no ids": {"ids": None},
+        "fractions for ids": {"ids": rows["ids"].double()},
+        "a client twice": {"ids": rows["ids"][[0, 0, 1, 2]]},
+        "an unknown client": {"ids": rows["ids"] + 1},
+        "a row too few": {"records": rows["records"][1:]},
+        "short rows": {"records": [record[:3] for record in rows["records"]]},
+        "rows of text": {"records": ["a"] * 4},
+        "rows of other numbers": {"records": [record.double() for record in rows["records"]]},
+        "rows in no file": {"records": None},
+        "rows in another file": {"records": None, "file": CONFIG, "slots": torch.full((4, 2), 10**12)},
+        "no layout": {"layout": {}},
+    }
+    for name, values in wrong.items():
+        states[name] = state | {"model": {"0": state["model"]["0"] | {"rows": rows | values}}}
+    return {
+        "another run": good | {"hash": "0" * 12},
+        "no run": {"weights": torch.zeros(2)},
+        "a list": [1, 2],
+        "nothing but the hash": {"hash": good["hash"]},
+        **{f"counters: {name}": good | {"progress": value} for name, value in counters.items()},
+        **{f"state: {name}": good | {"state": value} for name, value in states.items()},
+    }
+
+
+def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in the folder changes, although another chunk would be stored, and nothing in the file is executed."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "out"
+    config = worlds.request("local", out=str(folder))
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    good, rng = (folder / CHECKPOINT).read_bytes(), random.Random(0)
+    wrong: dict[str, bytes] = {"half": good[: len(good) // 2], "empty": b"", "text": b"text", "longer": good + b"."}
+    for name, content in unusable(stored(config)).items():
+        checkpoint.save(tmp_path / "made", content)
+        wrong[name] = (tmp_path / "made").read_bytes()
+    torch.save(Bomb(), tmp_path / "made")
+    wrong["a bomb"] = (tmp_path / "made").read_bytes()
+    for at in rng.sample(range(len(good)), 20):
+        wrong[f"bit {at}"] = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
+    for name, data in wrong.items():
+        (folder / CHECKPOINT).write_bytes(data)
+        before = snapshot(folder)
+        with pytest.raises(RunError) as error:
+            run(dataclasses.replace(config, chunk=3))
+        assert f"{folder / CHECKPOINT}: " in one_line(error.value) and "move it away" in str(error.value), name
+        assert snapshot(folder) == before and not Path("exploded").exists(), name
+    (folder / CHECKPOINT).write_bytes(good)
+    assert len(run(config).metrics) == 6
+
+
+def test_metrics_or_a_summary_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    rows = (tmp_path / METRICS).read_bytes().splitlines(keepends=True)
+    for name, content, message in (
+        (METRICS, rows[0] + rows[2], "lacks rows of rounds 1 to 3"),
+        (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks rows of rounds 1 to 3"),
+        (METRICS, b"", "lacks rows of rounds 1 to 3"),
+        (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks rows of rounds 1 to 3"),
+        (SUMMARY, b"{", "not a summary"),
+        (SUMMARY, b"{}", "is of round 3 though the run is finished"),
+    ):
+        good = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
+        (tmp_path / name).write_bytes(content)
+        before = snapshot(tmp_path)
+        with pytest.raises(RunError, match=message) as error:
+            run(config)
+        one_line(error.value)
+        assert snapshot(tmp_path) == before
+        (tmp_path / name).write_bytes(good) if good is not None else (tmp_path / name).unlink()
+    assert len(run(config).metrics) == 6
+
+
+def test_halves_of_files_are_removed_when_a_folder_is_opened(tmp_path: Path) -> None:
+    ours = [f".{name}.{pid}.part" for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT) for pid in (1, 99999)]
+    others = [".notes.txt.12.part", f".{CHECKPOINT}.mine.part", f"{CHECKPOINT}.12.part"]
+    for name in (*ours, *others):
+        (tmp_path / name).write_text("half")
+    run(worlds.request(out=str(tmp_path)))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {CONFIG, METRICS, SUMMARY, CHECKPOINT, ".lock", *others}
+
+
+def test_a_request_that_turns_out_wrong_late_leaves_no_folder(tmp_path: Path) -> None:
+    config = worlds.request("local", encoder="test-dropout", out=str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="Dropout"):
+        run(config)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").write_text("precious")
+    with pytest.raises(ConfigError, match="Dropout"):
+        run(config)
+    assert (tmp_path / "out" / "notes").read_text() == "precious"
+
+
+def test_a_run_touches_no_global_generator(tmp_path: Path) -> None:
+    for method in ARMS:
+        torch.manual_seed(5), np.random.seed(5), random.seed(5)
+        before = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].tolist(), random.getstate()
+        result = run(worlds.request(method, train={"rounds": 1, "participation": 0.5}))
+        result.predict(0, np.zeros((2, 1, 32, 32), np.uint8))
+        assert torch.equal(torch.get_rng_state(), before[0])
+        assert (
+            np.random.get_state(legacy=False)["state"]["key"].tolist() == before[1] and random.getstate() == before[2]
+        )
+
+
+@pytest.mark.parametrize("method", ARMS)
+def test_the_seed_decides_everything(method: str) -> None:
+    results = []
+    for seed, noise in ((0, 1), (0, 2), (1, 3)):
+        torch.manual_seed(noise), np.random.seed(noise), random.seed(noise)  # must not matter
+        results.append(run(worlds.request(method, seed=seed, train={"rounds": 2})))
+    first, second, other = (weights(r) for r in results)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert timeless(results[0].summary) == timeless(results[1].summary)
+    encoder = next(n for n in results[0].views[next(iter(results[0].views))].population.cohorts[0].tensors)
+    a, b = (next(iter(r.views.values())).population.cohorts[0].tensors[encoder] for r in (results[0], results[2]))
+    assert (a - b).abs().min() > 0
+    assert len(first) == len(other)
+
+
+@pytest.mark.parametrize("method", ARMS)
+@pytest.mark.parametrize("chunk", [2, 3, 4])
+def test_the_chunk_changes_no_result(method: str, chunk: int) -> None:
+    options: dict[str, Any] = {"channel": {"kind": "rayleigh"}, "train": {"rounds": 3, "participation": 0.75}}
+    one, many = run(worlds.request(method, chunk=1, **options)), run(worlds.request(method, chunk=chunk, **options))
+    assert all((a - b).abs().max() < 1e-10 for a, b in zip(weights(one), weights(many), strict=True))
+    assert one.summary["hash"] == many.summary["hash"]
+    assert one.summary["samples"] == many.summary["samples"]
+    for way, counts in one.summary["traffic"].items():
+        assert counts == pytest.approx(many.summary["traffic"][way], rel=1e-12)
+    for name, value in one.summary["snr_received_db"].items():
+        assert value == pytest.approx(many.summary["snr_received_db"][name], abs=1e-9)
+    for row, other in zip(one.metrics, many.metrics, strict=True):
+        assert row["loss"] == pytest.approx(other["loss"], abs=1e-10)
+        assert row["views"].keys() == other["views"].keys()
+
+
+def test_a_visit_more_shifts_nothing() -> None:
+    """Evaluating in every round or at the end gives the same training, and the same tests in common rounds."""
+    often = run(worlds.request("fedcl", train={"rounds": 12, "eval_every": 1}))
+    seldom = run(worlds.request("fedcl", train={"rounds": 12, "eval_every": 100}))
+    assert all(torch.equal(a, b) for a, b in zip(weights(often), weights(seldom), strict=True))
+    assert ["views" in row for row in seldom.metrics] == [False] * 2 + [True] * 10
+    assert often.summary["views"]["personal"]["clients"] == seldom.summary["views"]["personal"]["clients"]
+    strip = [{k: v for k, v in timeless(row).items() if k != "views"} for row in often.metrics]
+    assert strip == [{k: v for k, v in timeless(row).items() if k != "views"} for row in seldom.metrics]
+
+
+def test_divergence_names_round_and_client_and_keeps_the_last_good_state(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"channel": {"kind": "ideal"}, "partition": {"shots_spread": 0}}
+    lr = (0.01, 0.01, 1e300, 0.01)
+    train = {"lr": lr, "optimizer": "sgd", "batch_size": 50}
+    config = worlds.request("local", out=str(tmp_path), train=train, **options)
+    with pytest.raises(RunError) as error:
+        run(config)
+    text = one_line(error.value)
+    assert (
+        text.startswith("round 2: non-finite loss or weights at client 2; last good state: round 1, in ")
+        and CHECKPOINT in text
+    )
+    assert [row["round"] for row in lines(tmp_path)] == [1]
+    good = run(worlds.request("local", out=str(tmp_path / "good"), train=train | {"rounds": 1}, **options))
+    assert stored(config)["progress"]["round"] == 1
+    assert same(stored(config)["state"], stored(good.config)["state"])
+    with pytest.raises(RunError, match=r"client 2; last good state: round 1, not stored"):
+        run(worlds.request("local", train=train, **options))
+
+
+def test_rows_and_summary_agree() -> None:
+    result = run(worlds.request("fedproto", train={"rounds": 3}, channel={"test_snr_db": "6,18,inf"}))
+    rows = [row["views"]["prototype"] for row in result.metrics]
+    view = result.summary["views"]["prototype"]
+    assert view["clients"] == pytest.approx(np.mean([row["clients"] for row in rows], axis=0))
+    assert view["last"] == pytest.approx(rows[-1]["accuracy"]) and list(view["at"]) == ["6", "18", "inf"]
+    assert view["at"]["6"] == pytest.approx(view["accuracy"])  # the headline is tested at the first SNR
+    assert result.summary["accuracy"] == result.summary["views"]["personal"]["accuracy"]
+    per_epoch = sum(int(n) for n in result.world.federation.train.sizes)
+    assert result.summary["samples"] == 3 * per_epoch
+    assert rows[-1]["accuracy_std"] == pytest.approx(np.std(rows[-1]["clients"]))
+
+
+@pytest.mark.parametrize("method", ARMS)
+def test_predictions_are_those_of_the_model(method: str) -> None:
+    result = run(worlds.request(method, channel={"kind": "ideal"}, train={"rounds": 2}))
+    federation = result.world.federation
+    for k in range(4):
+        index = federation.test[k]
+        tensors = worlds.client(next(iter(result.views.values())).population, k)
+        expected = worlds.plain(tensors, federation.gather(index, torch.float64)).argmax(1)
+        got = result.predict(k, federation.images[index].numpy())
+        assert got.dtype == torch.int64 and torch.equal(got, expected)
+        accuracy = (expected == federation.labels[index]).double().mean()
+        assert result.metrics[-1]["views"][next(iter(result.views))]["clients"][k] == pytest.approx(float(accuracy))
+
+
+def test_prediction_by_prototypes() -> None:
+    result = run(worlds.request("fedproto", channel={"kind": "ideal"}))
+    index = result.world.federation.test[1]
+    got = result.predict(1, result.world.federation.images[index], "prototype")
+    assert set(got.tolist()) <= set(np.flatnonzero(result.world.federation.owned[1]))
+    share = float((got == result.world.federation.labels[index]).double().mean())
+    assert result.metrics[-1]["views"]["prototype"]["clients"][1] == pytest.approx(share)
+
+
+def test_wrong_requests_for_predictions_get_one_line() -> None:
+    result = run(worlds.request("local", train={"rounds": 1}))
+    fine = np.zeros((3, 1, 32, 32), np.uint8)
+    for client, images, view, word in (
+        (0, fine[0], None, "images"),
+        (0, fine[:, :, :31], None, "images"),
+        (0, fine.repeat(3, 1), None, "images"),
+        (0, fine.astype(np.float32), None, "images"),
+        (4, fine, None, "client"),
+        (-1, fine, None, "client"),
+        (0, fine, "global", "view"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{word}: ") as error:
+            result.predict(client, images, view)
+        one_line(error.value)
+    assert result.predict(3, fine).shape == (3,)
+    assert result.predict(3, fine[:0]).shape == (0,)
+
+
+def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path / "a" / "b"))
+    folder = Folder(tmp_path / "a" / "b", config)
+    folder.check()
+    with folder.open():
+        assert folder.summary() is None and folder.metrics() == []
+        folder.begin(0)
+        rows = [{"round": i, "loss": 1 / 3 + i} for i in range(1, 5)]
+        for row in rows:
+            folder.append(row)
+        assert folder.metrics() == rows and folder.metrics(2) == rows[:2]
+        folder.begin(3)
+        assert folder.metrics() == rows[:3] and not list((tmp_path / "a" / "b").glob(".*.part"))
+        with pytest.raises(RunError, match="lacks rows of rounds 1 to 4"):
+            folder.begin(4)
+        assert folder.metrics() == rows[:3]
+        folder.finish({"accuracy": 1 / 3})
+        assert folder.summary() == {"accuracy": 1 / 3}
+        folder.check()
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from semcom import RunConfig
+from semcom.runs.folder import Folder
+folder = Folder(Path(sys.argv[1]), RunConfig())
+with folder.open():
+    folder.begin(0)
+    print("open", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "open\n"
+        with (
+            pytest.raises(ConfigError, match=r"^out: another process is at work in [^\n]*$"),
+            Folder(tmp_path, RunConfig()).open(),
+        ):
+            pass
+        other.kill()
+        other.wait()
+        folder = Folder(tmp_path, RunConfig())
+        with folder.open():
+            folder.begin(0)
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path))
+    run(config)
+    (tmp_path / CHECKPOINT).unlink()
+    before = snapshot(tmp_path)
+    with pytest.raises(RunError, match=r"checkpoint.pt is missing though the run is finished"):
+        run(config)
+    assert snapshot(tmp_path) == before
+
+
+def test_a_last_update_that_overflows_is_divergence() -> None:
+    """One step: its loss is finite, the weights after it are not."""
+    config = worlds.request(
+        "local", train={"rounds": 1, "batch_size": 50, "optimizer": "sgd", "lr": (1e-3, 1e308, 1e-3, 1e-3)}
+    )
+    with pytest.raises(RunError, match="round 1: non-finite loss or weights at client 1; last good state: round 0"):
+        run(config)
+
+
+def test_draws_that_are_not_keyed_are_refused() -> None:
+    with pytest.raises(ConfigError, match="model: the engine does not key the draws of AlphaDropout"):
+        run(worlds.request("local", encoder="test-dropout"))
+
+
+@pytest.mark.skipif("SEMCOM_DATA" not in os.environ, reason="SEMCOM_DATA names no folder with cifar10.npz")
+def test_fedcl_learns_real_images() -> None:
+    """Three classes a client: after five short rounds better than always the most frequent one (a third)."""
+    config = RunConfig(
+        data=DataConfig("cifar10", os.environ["SEMCOM_DATA"]),
+        partition=PartitionConfig(shots=40, test_per_class=40),
+        model=ModelConfig(encoder="dcgan-narrow"),
+        train=TrainConfig(rounds=5, batch_size=10),
+        clients=4,
+        device="cpu",
+    )
+    result = run(config)
+    images = 4 * 3 * 40
+    assert result.summary["samples"] == 5 * images
+    # Five standard errors of a fraction of 480 test images above one third.
+    assert result.metrics[-1]["views"]["personal"]["accuracy"] > 1 / 3 + 5 * (2 / 9 / images) ** 0.5
+    assert result.metrics[-1]["task"] < 0.8 * result.metrics[0]["task"]
+
+
+def test_setup_is_the_template_of_every_later_state() -> None:
+    """A checkpoint is restored onto `setup()`: names, shapes and types must stay."""
+    for method in ARMS:
+        config = worlds.request(method, channel={"kind": "ideal"})
+        result = run(config)
+        arm = METHODS.get(method)(config.hyper)
+        start = arm.setup(result.world)
+        result.world.begin(1)
+        later = arm.round(start, result.world)
+        assert same(state_dict(restore(start, state_dict(later))), state_dict(later))
