@@ -53,14 +53,14 @@ class Point:
 
     def measure(self, result: Result) -> dict[str, float]:
         """All clients' test images: accuracy (mean over clients), part of images lost, bytes of those that fitted."""
-        federation, chain = result.world.federation, self._chain()
+        federation, chain = result.federation, self._chain()
         accuracies, parts = [], []
         for client in range(result.config.clients):
             index = federation.test[client]
             answer = torch.full((len(index),), int(federation.labels[federation.train[client]].bincount().argmax()))
             if chain is not None:
                 key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
-                generator = keyed(result.world.device, result.config.seed, *key)
+                generator = keyed(federation.images.device, result.config.seed, *key)
                 received = chain.send(federation.images[index], self.snr_db, generator)
                 arrived = ~received.lost
                 answer[arrived] = result.predict(client, received.images[arrived])

@@ -15,7 +15,7 @@ from experiments.base import Experiment, set_fields
 from experiments.parallel import Runner, carry_out, check_workers, train
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
-from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, filled, run_hash
+from semcom.config import NOT_IDENTITY, ConfigError, Resolved, RunConfig, RunError, run_hash
 from semcom.files import write_atomically
 
 
@@ -93,16 +93,16 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
     return runs
 
 
-def work(config: RunConfig) -> float:
+def work(config: Resolved) -> float:
     """How long a run takes compared with others of its grid: about the samples that it trains on, times a constant."""
     split, schedule = config.partition, config.train
     if schedule.local_steps is not None:
-        visited = float(schedule.local_steps * filled(schedule.batch_size))
+        visited = float(schedule.local_steps * schedule.batch_size)
     else:
-        epochs = filled(schedule.local_epochs)
+        epochs = schedule.local_epochs or 1
         mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
         visited = mean * (split.ways * (split.shots or 1) if split.kind == "shots" else 1)
-    return filled(schedule.rounds) * visited * config.clients * filled(schedule.participation)
+    return schedule.rounds * visited * config.clients * schedule.participation
 
 
 def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:

@@ -72,15 +72,19 @@ def played(arm: str) -> tuple[World, Method, Any, dict[str, float]]:
     method = METHODS.get(arm)(w.config.hyper)
     states = rounds(w, method, n=2)
     before = counts(w)
-    w.begin(3)
+    w.session.tally.begin(3)
     state = method.round(states[-1], w)
-    logged = {name: float(values.mean()) for name, values in w.log.items()}
+    logged = {name: float(values.mean()) for name, values in w.session.tally.log.items()}
     return w, method, state, logged | {name: value - before[name] for name, value in counts(w).items()}
 
 
 def counts(w: World) -> dict[str, float]:
     """Numbers sent so far, and images visited."""
-    return {"sent up": w.air.totals["up"].floats, "sent down": w.air.totals["down"].floats, "visited": w.visited}
+    return {
+        "sent up": w.air.totals["up"].floats,
+        "sent down": w.air.totals["down"].floats,
+        "visited": w.session.tally.visited,
+    }
 
 
 @pytest.mark.parametrize("way", ["sent up", "sent down"])
@@ -96,14 +100,14 @@ def test_visits_are_as_in_the_table(arm: str) -> None:
     w, _, _, counted = played(arm)
     (row,) = (row for row in VISITS if arm in quoted(row["methods"]))
     times = evaluated(row["training images that a client visits per round, in D_k"], {"E": 2})
-    assert counted["visited"] == times * w.federation.train.sizes.sum()
+    assert counted["visited"] == times * w.session.draws.federation.train.sizes.sum()
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_views_are_as_in_the_table(arm: str) -> None:
     """Those of the end, the headline first; the ones that only the last stage has are marked."""
     w, method, state, _ = played(arm)
-    w.begin(4)
+    w.session.tally.begin(4)
     views, last = method.views(state, w), method.finish(state, w)
     cell = METHODS_TABLE[arm]["views (first: headline)"]
     assert quoted(cell) == list(last or views)
@@ -122,7 +126,7 @@ def test_what_is_logged_is_explained(arm: str) -> None:
 def numbers(w: World, models: Any) -> dict[str, list[float]]:
     """What the formulas are made of, for each of three clients: `s` for two epochs."""
     theta, phi = (models.numbers(part) for part in ("encoder.", "head."))
-    owned = w.federation.owned
+    owned = w.session.draws.federation.owned
     return {
         "n_theta": list(theta),
         "n_phi": list(phi),
@@ -130,7 +134,7 @@ def numbers(w: World, models: Any) -> dict[str, list[float]]:
         "d": [w.config.model.features] * 3,
         "c_k": list(owned.sum(1)),
         "c": [owned.any(0).sum()] * 3,
-        "s": list(2 * w.federation.train.sizes),
+        "s": list(2 * w.session.draws.federation.train.sizes),
     }
 
 

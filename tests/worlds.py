@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from semcom.config import RunConfig
+from semcom.config import Resolved, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged
 from semcom.data.registry import DATASETS
@@ -84,7 +84,7 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
 """What tests set unless they say otherwise."""
 
 
-def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunConfig:
+def settings(method: str, encoder: str, clients: int, **overrides: Any) -> Resolved:
     """A resolved configuration; a section is given as a dictionary of its fields: `train={"lr": 0.1}`."""
     base = RunConfig(method=method, clients=clients, device="cpu", precision="float64")
     sections = {
@@ -95,7 +95,7 @@ def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunCo
     return resolve(RunConfig(**{**vars(base), **sections, **overrides}))
 
 
-def request(method: str = "fedavg", **overrides: Any) -> RunConfig:
+def request(method: str = "fedavg", **overrides: Any) -> Resolved:
     """A whole run on `test-bars` in a moment: four clients of different sizes, last batches smaller, 6 rounds."""
     overrides["data"] = {"name": "test-bars"}
     overrides["partition"] = {"ways": 2, "shots": 5, "shots_spread": 3, **overrides.get("partition", {})}
@@ -155,7 +155,7 @@ def world(
     config = settings(method, encoder, len(data.train), **overrides)
     split = METHODS.get(method).split if split is None else split
     made = World(config, data, torch.device("cpu"), split=split)
-    made.begin(1)
+    made.session.tally.begin(1)
     return made
 
 
@@ -196,7 +196,7 @@ def gap(one: Population, other: Population) -> float:
 
 def client(pop: Population, k: int) -> dict[str, Tensor]:
     """The tensors of one client's model, without the client axis."""
-    cohort = pop.rows(np.array([k])).cohorts[0]
+    cohort = pop.select(np.array([k])).cohorts[0]
     return {name: t[0] for name, t in cohort.tensors.items()}
 
 

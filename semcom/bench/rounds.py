@@ -13,7 +13,7 @@ from semcom.bench.data import synthetic
 from semcom.bench.plain import make_loop
 from semcom.bench.variants import Variant
 from semcom.bench.workloads import Workload
-from semcom.config import RunConfig
+from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team
@@ -66,7 +66,7 @@ class Rounds:
         team: the processes that share the clients; each of them has to measure the same rounds.
     """
 
-    def __init__(self, config: RunConfig, federation: Federation, team: Team = ALONE) -> None:
+    def __init__(self, config: Resolved, federation: Federation, team: Team = ALONE) -> None:
         self.device = torch.device(config.device)
         keep_freed_memory()
         self.method: Method = METHODS.get(config.method)(config.hyper)
@@ -76,7 +76,7 @@ class Rounds:
     def measure(self) -> float:
         """The next round."""
         begun = time.perf_counter()
-        self.world.begin(self.world.round + 1)
+        self.world.session.tally.begin(self.world.round + 1)
         self.state = self.method.round(self.state, self.world)
         wait(self.device)
         return time.perf_counter() - begun

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from semcom import resolve
 from semcom.bench.variants import Variant
-from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, ModelConfig, Resolved, RunConfig, TrainConfig
 
 LEARNING_RATE = 1e-3
 SNR_DB = 10.0
@@ -52,7 +52,7 @@ class Workload:
         """The same with another number of clients."""
         return replace(self, clients=clients)
 
-    def config(self, variant: Variant) -> RunConfig:
+    def config(self, variant: Variant) -> Resolved:
         """The resolved configuration of an engine variant."""
         wanted = RunConfig(
             method=self.method,

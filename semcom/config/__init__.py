@@ -12,30 +12,31 @@ from semcom.config.fields import (
     TrainConfig,
 )
 from semcom.config.identity import NOT_IDENTITY, build_hyper, from_dict, run_hash, to_dict
-from semcom.config.presets import BELONGS, COMMON, fill, filled, participants, rate_factor
-from semcom.config.snr import parse_snr
+from semcom.config.presets import BELONGS, COMMON, fill
+from semcom.config.resolved import Resolved, Schedule
+from semcom.config.snr import SNR, parse_snr
 
 __all__ = [
-    "AirConfig",
     "BELONGS",
     "COMMON",
+    "NOT_IDENTITY",
+    "SNR",
+    "SNRS",
+    "AirConfig",
     "ChannelConfig",
     "ConfigError",
     "DataConfig",
     "ModelConfig",
-    "NOT_IDENTITY",
     "PartitionConfig",
+    "Resolved",
     "RunConfig",
     "RunError",
-    "SNRS",
+    "Schedule",
     "TrainConfig",
     "build_hyper",
     "fill",
-    "filled",
     "from_dict",
     "parse_snr",
-    "participants",
-    "rate_factor",
     "run_hash",
     "to_dict",
 ]

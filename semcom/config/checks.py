@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semcom.config import COMMON, ConfigError, RunConfig, TrainConfig, parse_snr
+from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,10 @@ def _check_snr(config: RunConfig) -> None:
     """The three SNR fields against the number of clients."""
     channel = config.channel
     for name, value in (("channel.snr-db", channel.snr_db), ("channel.downlink-snr-db", channel.downlink_snr_db)):
-        form, values = ("list", (0.0,)) if value is None else parse_snr(value, name)
-        if form == "list" and len(values) not in (1, config.clients):
-            raise ConfigError(f"{name}: {len(values)} values for {config.clients} clients; give one, or one per client")
+        snr = SNR((0.0,)) if value is None else parse_snr(value, name)
+        if not snr.drawn and len(snr.values) not in (1, config.clients):
+            given = f"{len(snr.values)} values for {config.clients} clients"
+            raise ConfigError(f"{name}: {given}; give one, or one per client")
     test = channel.test_snr_db
-    if test is not None and parse_snr(test, "channel.test-snr-db")[0] == "range":
+    if test is not None and parse_snr(test, "channel.test-snr-db").drawn:
         raise ConfigError(f"channel.test-snr-db: {test!r} is a range; give one number or a comma list for a curve")

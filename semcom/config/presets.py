@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.config.fields import RunConfig, TrainConfig
+from semcom.config.fields import TrainConfig
+from semcom.config.resolved import Schedule
 
 COMMON: Mapping[str, Any] = {
     "rounds": 60,
@@ -31,8 +30,8 @@ BELONGS: Mapping[str, tuple[str, ...]] = {
 """Field -> fields without which a preset's value of it makes no sense: it is left out where one of them is set."""
 
 
-def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
-    """`train` with its open fields taken from `preset`, then from the common defaults.
+def fill(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
+    """Return `train` with its open fields taken from `preset`, then from the common defaults.
 
     A user's own rate comes without the preset's milestones, own milestones without its factors, own epochs without its
     steps. Either `local_steps` or `local_epochs` stays None.
@@ -43,22 +42,4 @@ def fill(train: TrainConfig, preset: Mapping[str, Any]) -> TrainConfig:
         values["momentum"] = 0.0  # a preset's momentum belongs to its SGD
     if "local_steps" in own | values.keys():
         del values["local_epochs"]
-    return dataclasses.replace(train, **{name: value for name, value in values.items() if name not in own})
-
-
-def rate_factor(train: TrainConfig, round_: int) -> float:
-    """What the rate of a resolved schedule is multiplied by in a round: the product over the milestones reached."""
-    milestones, decay = filled(train.lr_milestones), filled(train.lr_decay)
-    factors = decay if isinstance(decay, tuple) else (decay,) * len(milestones)
-    return math.prod((f for start, f in zip(milestones, factors, strict=True) if start <= round_), start=1.0)
-
-
-def filled(value: Any) -> Any:
-    """The value of an open field of a resolved configuration. Raises AssertionError where it was never resolved."""
-    assert value is not None, "the configuration is not resolved: call semcom.resolve first"
-    return value
-
-
-def participants(config: RunConfig) -> int:
-    """Clients that take part in a round of a resolved configuration."""
-    return max(1, round(filled(config.train.participation) * config.clients))
+    return Schedule(**{**vars(train), **{name: value for name, value in values.items() if name not in own}})

@@ -1,28 +1,49 @@
-"""Signal-to-noise ratios as a configuration writes them."""
+"""Signal-to-noise ratios as a configuration writes them, and as values."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from semcom.config.errors import ConfigError
 
+WANTED = "a number in dB, a comma list (9,12,6), a range (0:18) or inf"
 
-def parse_snr(text: float | str, field_name: str) -> tuple[Literal["list", "range"], tuple[float, ...]]:
-    """Reads an SNR field: ("list", values in dB) or ("range", (low, high)).
 
-    Raises ConfigError naming the field for NaN, minus infinity, an empty or reversed range, or what is no number.
+@dataclass(frozen=True)
+class SNR:
+    """A signal-to-noise ratio of clients, in dB.
+
+    Attributes:
+        values: one for all clients, one per client, or the two ends of a range.
+        drawn: whether a client draws its own from the range in each round.
     """
-    wanted = "a number in dB, a comma list (9,12,6), a range (0:18) or inf"
-    parts = str(text).split(":" if ":" in str(text) else ",")
+
+    values: tuple[float, ...]
+    drawn: bool = False
+
+    def of(self, client: int, uniform: Callable[[int], float]) -> float:
+        """Return a client's SNR in dB; `uniform(client)` draws a number in [0, 1), and is called for a range alone."""
+        if self.drawn:
+            low, high = self.values
+            return low + (high - low) * uniform(client)
+        return self.values[0] if len(self.values) == 1 else self.values[client]
+
+
+def parse_snr(text: float | str, field_name: str) -> SNR:
+    """Read an SNR field of a configuration.
+
+    Raises:
+        ConfigError: names the field, for NaN, minus infinity, an empty or reversed range, or what is no number.
+    """
+    drawn = ":" in str(text)
     try:
-        values = tuple(float(p) for p in parts)
+        values = tuple(float(part) for part in str(text).split(":" if drawn else ","))
     except ValueError:
-        raise ConfigError(f"{field_name}: {text!r} is not {wanted}") from None
+        raise ConfigError(f"{field_name}: {text!r} is not {WANTED}") from None
     if any(math.isnan(v) or v == -math.inf for v in values):
-        raise ConfigError(f"{field_name}: {text!r} is not {wanted}")
-    if ":" in str(text):
-        if len(values) != 2 or not values[0] < values[1] < math.inf:
-            raise ConfigError(f"{field_name}: {text!r} is not a range low:high of two finite numbers in dB")
-        return "range", values
-    return "list", values
+        raise ConfigError(f"{field_name}: {text!r} is not {WANTED}")
+    if drawn and (len(values) != 2 or not values[0] < values[1] < math.inf):
+        raise ConfigError(f"{field_name}: {text!r} is not a range low:high of two finite numbers in dB")
+    return SNR(values, drawn)

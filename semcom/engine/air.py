@@ -15,19 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels import Link
 from channels.link import Cost
-from semcom.config import filled
+from semcom.config import AirConfig
 from semcom.engine.store.population import Population, Prefix, in_part
-
-if TYPE_CHECKING:
-    from channels import Link
-    from semcom.config import AirConfig
 
 Direction = Literal["up", "down"]
 
@@ -58,7 +55,7 @@ class Air:
     Attributes:
         config: how things are sent and counted.
         link: the run's channel, for uncoded exchange.
-        draw: `(kind, name, client, numbers) -> rows`, a keyed realisation for one client's tensor.
+        draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor.
         snr_db: `(direction, ids) -> [n]`.
         totals: what each direction carried so far.
         client_rounds: participating clients, summed over rounds.
@@ -146,9 +143,9 @@ class Air:
         unit = torch.where(rms > 0, flat / rms, 0.0)
         unit = torch.nn.functional.pad(unit, (0, unit.shape[1] % 2))
         drawn = [self.draw(direction, name, int(k), unit.shape[1]) for k in ids]
-        rows = {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}
+        stacked = {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}
         symbols = torch.view_as_complex(unit.unflatten(1, (-1, 2)).contiguous()) / 2**0.5
-        got = self.link.transmit(symbols, rows, self.snr_db(direction, ids)) * 2**0.5
+        got = self.link.transmit(symbols, stacked, self.snr_db(direction, ids)) * 2**0.5
         return (torch.view_as_real(got).flatten(1)[:, : flat.shape[1]] * rms).view_as(values)
 
     def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray) -> None:
@@ -169,5 +166,6 @@ class Air:
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
         """Each client's part of the band, in Hz; equal parts are those of the round's clients, not of the `ids`."""
-        shares = self.link.shares
-        return filled(self.config.bandwidth_hz) * (1 / self.participants if shares is None else np.array(shares)[ids])
+        shares, whole = self.link.shares, self.config.bandwidth_hz
+        assert whole is not None, "semcom.resolve fills it"
+        return whole * (1 / self.participants if shares is None else np.array(shares)[ids])

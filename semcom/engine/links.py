@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from channels import link_options, make_link
-from semcom.config import ConfigError, RunConfig, filled, participants
+from semcom.config import ConfigError, Resolved
 
 if TYPE_CHECKING:
     from channels import Link
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def build_link(config: RunConfig, log: bool = False) -> Link:
+def build_link(config: Resolved, log: bool = False) -> Link:
     """The channel of a run, with the options of a resolved configuration.
 
     What a link warns of is logged on demand: once a run will do.
 
     Raises ConfigError where the options do not fit.
     """
-    c, batch = config.channel, filled(config.train.batch_size)
+    c, batch = config.channel, config.train.batch_size
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             link = make_link(c.kind, **c.options())
-            link = link.in_band(config.clients, participants(config), batch, config.model.features)
+            link = link.in_band(config.clients, config.participants, batch, config.model.features)
     except ValueError as error:
         raise ConfigError(_flagged(str(error), c.kind)) from None
     for warning in said if log else ():

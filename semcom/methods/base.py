@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig
-from semcom.engine.train.fit import Context, Log
+from semcom.config import ConfigError, Resolved
+from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 
 
@@ -52,7 +52,7 @@ class Method(ABC):
     def __init__(self, hyper: Any) -> None:
         self.hyper = hyper
 
-    def check(self, config: RunConfig) -> None:
+    def check(self, config: Resolved) -> None:
         """Raises ConfigError for a resolved run that this method cannot carry out, before any data are loaded.
 
         A part that it averages has one architecture.

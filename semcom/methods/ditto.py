@@ -13,9 +13,10 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
@@ -62,10 +63,11 @@ class Ditto(FedAvg):
         One phase for both: so w is FedAvg's whatever lambda is, and v_k at lambda = 0 is that of local training.
         """
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), self.averages)
-        trained = world.fit(received, super().objective, log="global")[0]
+        received = world.air.down(state.model.select(ids), self.averages)
+        trained = world.fit(received, super().objective, phase=Phase(log="global")).models
         newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
-        personal = world.fit(state.personal.rows(ids), self.objective, anchors={"received": received})[0]
+        near = Given(anchors={"received": received})
+        personal = world.fit(state.personal.select(ids), self.objective, given=near).models
         return self.State(state.model.share(newest), state.personal.put(personal))
 
     def views(self, state: Ditto.State, world: World) -> dict[str, View]:

@@ -18,10 +18,11 @@ from torch import Tensor
 
 from semcom.config.checks import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
 from semcom.engine.store.population import Population, average
+from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
-from semcom.engine.train.fit import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.steady import train_until_steady
@@ -75,14 +76,14 @@ class FedALA(Method):
     def round(self, state: FedALA.State, world: World) -> FedALA.State:
         """Algorithm 1; in round 1 there is nothing to aggregate yet."""
         ids, learned = world.sample(), state.learned.clone()
-        received = world.air.down(state.model.rows(ids), self.averages)
-        own, weights, start = state.trained.rows(ids), state.weights.rows(ids), received
+        received = world.air.down(state.model.select(ids), self.averages)
+        own, weights, start = state.trained.select(ids), state.weights.select(ids), received
         if world.round > 1 and self.hyper.p:
             epochs = np.where(learned[ids], 1, self.hyper.cap)
             weights = self.learn(weights, {"global": received, "own": own}, epochs, world)
             start = received.replaced(mixed(received.named(), own.named(), weights.named()))
             learned[ids] = True
-        trained = world.fit(start, self.objective)[0]
+        trained = world.fit(start, self.objective).models
         model = state.model.share(average(world.air.up(trained, self.averages), self.averages, world.weights(ids)))
         initialised, trained = state.initialised.put(start), state.trained.put(trained)
         return self.State(model, initialised, trained, state.weights.put(weights), learned)
@@ -91,22 +92,19 @@ class FedALA(Method):
         """W after at most so many epochs, `[n]`, which visit the same samples."""
 
         def epoch(some: Population, number: int) -> tuple[Population, Tensor]:
-            better, log, _ = world.fit(
+            better = world.fit(
                 some,
                 self.mixed_loss,
                 train=tuple(weights.named()),
-                anchors=models,
-                fraction=self.hyper.s,
-                epochs=1,
+                given=Given(anchors=models),
+                phase=Phase(str(number), stream="ala", epochs=1, fraction=self.hyper.s, log="ala"),
                 optimizer=Optimizer("sgd", self.hyper.eta),
                 project=lambda name, w: w.clamp(0, 1),
-                stream="ala",
-                phase=str(number),
-                log="ala",
             )
-            return better, log["loss"]
+            return better.models, better.log["loss"]
 
-        weights, world.log["ala/loss"] = train_until_steady(epoch, weights, most)
+        weights, losses = train_until_steady(epoch, weights, most)
+        world.report("ala/loss", losses)
         return weights
 
     def mixed_loss(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:

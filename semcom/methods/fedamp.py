@@ -19,12 +19,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, filled, rate_factor
+from semcom.config import ConfigError, Resolved
 from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population, gram, mix
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.distance import proximal
@@ -71,18 +71,18 @@ class FedAMP(Method):
 
         model: Population
 
-    def check(self, config: RunConfig) -> None:
+    def check(self, config: Resolved) -> None:
         """Raises ConfigError where alpha gets so small that each step of SGD goes further beyond u_k.
 
         The pull alone is a quadratic of curvature lambda / alpha, on which SGD with momentum m is stable at rates up to
         2 (1 + m) alpha / lambda; a step of Adam does not grow with the pull.
         """
         super().check(config)
-        train, rate = config.train, filled(config.train.lr)
+        train, rate = config.train, config.train.lr
         if train.optimizer != "sgd":
             return
-        least = min(self.alpha(r) / rate_factor(train, r) for r in range(1, filled(train.rounds) + 1))
-        need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * filled(train.momentum))
+        least = min(self.alpha(r) / train.rate_factor(r) for r in range(1, train.rounds + 1))
+        need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * train.momentum)
         if least < need:
             raise ConfigError(f"method.alpha: it falls to {least:g}, with SGD at this train.lr not at least {need:g}")
 
@@ -96,16 +96,12 @@ class FedAMP(Method):
 
     def round(self, state: FedAMP.State, world: World) -> FedAMP.State:
         """Algorithm 1, over the round's participants."""
-        own, alpha = state.model.rows(world.sample()), self.alpha(world.round)
+        own, alpha = state.model.select(world.sample()), self.alpha(world.round)
         sent = world.air.up(own, self.averages)
         clouds = world.air.down(mix(sent, self.attention(gram(sent), alpha)), self.averages)
-        trained, _, _ = world.fit(
-            clouds if self.hyper.start == "cloud" else own,
-            self.objective,
-            anchors={"cloud": clouds},
-            shared={"pull": world.tensor(self.hyper.lam / alpha)},
-        )
-        return self.State(state.model.put(trained))
+        start = clouds if self.hyper.start == "cloud" else own
+        given = Given(common={"pull": world.tensor(self.hyper.lam / alpha)}, anchors={"cloud": clouds})
+        return self.State(state.model.put(world.fit(start, self.objective, given=given).models))
 
     def attention(self, inner: Tensor, alpha: float) -> Tensor:
         """xi, whose rows sum to 1, from the models' inner products, `[n, n]` both."""
@@ -125,7 +121,7 @@ class FedAMP(Method):
         """What a client minimises."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["cloud"])
-        return task + context.shared["pull"] / 2 * distance, {"task": task, "distance": distance}
+        return task + context.common["pull"] / 2 * distance, {"task": task, "distance": distance}
 
     def views(self, state: FedAMP.State, world: World) -> dict[str, View]:
         """Own models w_k."""

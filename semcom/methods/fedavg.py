@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 
@@ -45,7 +45,7 @@ class FedAvg(Method):
     def round(self, state: Any, world: World) -> Any:
         """Algorithm 1, with buffers averaged like parameters."""
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), self.averages)
+        received = world.air.down(state.model.select(ids), self.averages)
         trained = self.local(received, state, world)
         sent = world.air.up(trained, self.averages)
         newest = average(sent, self.averages, world.weights(ids))
@@ -53,7 +53,7 @@ class FedAvg(Method):
 
     def local(self, received: Population, state: Any, world: World) -> Population:
         """What the round's clients make of their models as received."""
-        return world.fit(received, self.objective)[0]
+        return world.fit(received, self.objective).models
 
     def after(self, state: Any, trained: Population, newest: Mapping[str, Tensor]) -> Any:
         """The State after a round that gave `trained` models and the averages `newest`, `[1, ...]`."""

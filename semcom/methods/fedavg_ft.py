@@ -12,7 +12,8 @@ from typing import Literal
 
 from semcom.config.checks import WHOLE, require
 from semcom.engine.store.population import Population, Prefix
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg
@@ -51,4 +52,4 @@ def fine_tuned(world: World, pop: Population, part: Prefix, epochs: int) -> Popu
     """Copies of the models that are tested after some epochs of plain CE on a part; without any, all as they are."""
     if not epochs:
         return pop
-    return world.fit(pop.rows(world.tested()), cross_entropy, train=part, epochs=epochs, phase="tune")[0]
+    return world.fit(pop.select(world.tested()), cross_entropy, train=part, phase=Phase("tune", epochs=epochs)).models

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from semcom.config.checks import WHOLE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
@@ -48,7 +48,7 @@ class FedBABU(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """E epochs on the body alone."""
-        return world.fit(received, self.objective, train=self.averages)[0]
+        return world.fit(received, self.objective, train=self.averages).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """`global`: the aggregated body with the initial head."""

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import filled
 from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.prototypes import Prototypes, carry, class_means, collect, prototypes, squared_distance
@@ -88,7 +88,7 @@ class FedCL(Method):
 
     def setup(self, world: World) -> FedCL.State:
         """The SCG's first centroids regularise from round 1 on; plain means do not exist yet."""
-        c, d = len(world.federation.classes), world.config.model.features
+        c, d = world.classes, world.features
         scg = world.server(lambda: SCG(c, d), "scg")
         known = torch.full((c,), self.hyper.centroids == "scg")
         return self.State(world.population(shared=self.averages), scg, Prototypes(generate(scg), known))
@@ -97,27 +97,23 @@ class FedCL(Method):
         """Eq. 10, at the base station: on what it received."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
-        distance = squared_distance(features, context.shared["centroids"], context.shared["known"], batch)
+        distance = squared_distance(features, context.common["centroids"], context.common["known"], batch)
         if self.hyper.reduction == "mean":
             distance = distance / features.shape[-1]
         task = task_loss(logits, batch)
-        return task + context.shared["lam"] * distance, {"task": task, "distance": distance}
+        return task + context.common["lam"] * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedCL.State, world: World) -> FedCL.State:
         """Algorithm 1, lines 4 to 16."""
         ids = world.sample()
         off = self.hyper.centroids == "none" or world.round <= self.hyper.warmup
         centroids, known = state.centroids.values, world.tensor(state.centroids.known)
-        trained, _, carried = world.fit(
-            state.model.rows(ids),
-            self.objective,
-            shared={"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)},
-            carry=carry(world, len(ids)),
-        )
-        means, counts = class_means(**carried), carried["counts"]
+        common = {"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)}
+        given = Given(common=common, carry=carry(world, len(ids)))
+        fitted = world.fit(state.model.select(ids), self.objective, given=given)
+        trained, means, counts = fitted.models, class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
-            world.count_uplink(ids)
         model = state.model.put(trained).share(average(trained, self.averages, world.weights(ids)))
         return self.State(model, *self._centroids(state, world, means, counts))
 
@@ -132,23 +128,19 @@ class FedCL(Method):
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
         """E' steps on Eq. 8, warm-started from the last round."""
-        optimizer = world.optimizer(
-            lr=self.hyper.scg_lr or float(np.mean(filled(world.config.train.lr))), weight_decay=0.0
-        )
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
-            return self.scg_loss(context.shared["means"], model.output().squeeze(0), context.shared["counts"] > 0)[None]
+            return self.scg_loss(context.common["means"], model.output().squeeze(0), context.common["counts"] > 0)[None]
 
-        trained, _, _ = world.fit(
+        rate = self.hyper.scg_lr or float(np.mean(world.config.train.lr))
+        return world.fit(
             scg,
             objective,
-            train=("",),
-            shared={"means": means, "counts": counts},
-            steps=self.hyper.scg_steps,
-            optimizer=optimizer,
-            stream="scg",
-        )
-        return trained
+            train="",
+            given=Given(common={"means": means, "counts": counts}),
+            phase=Phase(stream="scg", steps=self.hyper.scg_steps),
+            optimizer=world.optimizer(lr=rate, weight_decay=0.0),
+        ).models
 
     def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
         """Eqs. 8 and 9, mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.

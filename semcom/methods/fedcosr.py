@@ -20,9 +20,9 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population, average, blend
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.prototypes import Prototypes, contrast, prototypes
@@ -81,7 +81,7 @@ class FedCoSR(Method):
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Eq. 14, and the part of the samples that Eq. 13 is a mean of."""
         features, logits = model(batch)
-        centroids, known = context.rows["centroids"], context.shared["known"]
+        centroids, known = context.per_client["centroids"], context.common["known"]
         regulariser, part = contrast(features, centroids, known, batch, self.hyper.tau_cl)
         task = task_loss(logits, batch)
         return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
@@ -97,17 +97,18 @@ class FedCoSR(Method):
     def round(self, state: FedCoSR.State, world: World) -> FedCoSR.State:
         """Lines 13 to 25, then 11 and 12."""
         ids = world.sample()
-        at, received = world.tensor(ids), world.air.down(state.model.rows(ids), self.averages)
-        trained, log, _ = world.fit(
-            self.aggregate(state.trained.rows(ids), received, state.regulariser[at]),
-            self.objective,
-            rows={"centroids": state.centroids.down(world, ids, "centroids")},
-            shared={"known": world.tensor(state.centroids.known)},
-            project=(lambda name, leaf: leaf.clamp(0, 1)) if self.hyper.clip else None,
+        at, received = world.tensor(ids), world.air.down(state.model.select(ids), self.averages)
+        start = self.aggregate(state.trained.select(ids), received, state.regulariser[at])
+        given = Given(
+            per_client={"centroids": state.centroids.down(world, ids, "centroids")},
+            common={"known": world.tensor(state.centroids.known)},
         )
+        clip = (lambda name, leaf: leaf.clamp(0, 1)) if self.hyper.clip else None
+        fitted = world.fit(start, self.objective, given=given, project=clip)
+        trained, log = fitted.models, fitted.log
         newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
         part = log["contrasted"]
-        regulariser = torch.where(part > 0, log["regulariser"] / part, torch.inf).to(world.dtype)
+        regulariser = world.tensor(torch.where(part > 0, log["regulariser"] / part, torch.inf))
         return self.State(
             state.model.put(trained).share(newest),
             state.trained.put(trained),
@@ -118,5 +119,5 @@ class FedCoSR(Method):
     def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
         """`personal`: where each client would start the next round; `trained`: as its last training left it."""
         ids = world.tested()
-        start = self.aggregate(state.trained.rows(ids), state.model.rows(ids), state.regulariser[world.tensor(ids)])
+        start = self.aggregate(state.trained.select(ids), state.model.select(ids), state.regulariser[world.tensor(ids)])
         return {"personal": View(start), "trained": View(state.trained)}

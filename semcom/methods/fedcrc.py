@@ -14,9 +14,10 @@ from torch.nn.functional import kl_div
 
 from semcom.config.checks import PART, require
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 
@@ -61,13 +62,12 @@ class FedCRC(Method):
     def round(self, state: FedCRC.State, world: World) -> FedCRC.State:
         """Algorithm 1: E epochs of the body, E of the own predictor, one of the global predictor."""
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), self.averages)
-        body = world.fit(received, self.objective, train="encoder.")[0]
-        personal = body.take("head.", state.personal.rows(ids))
-        own = world.fit(personal, self.objective, train="head.", phase="personal")[0]
-        guided = world.fit(
-            body, self.guided_objective, train="head.", anchors={"own": own}, epochs=1, phase="predictor"
-        )[0]
+        received = world.air.down(state.model.select(ids), self.averages)
+        body = world.fit(received, self.objective, train="encoder.").models
+        personal = body.take("head.", state.personal.select(ids))
+        own = world.fit(personal, self.objective, train="head.", phase=Phase("personal")).models
+        given, phase = Given(anchors={"own": own}), Phase("predictor", epochs=1)
+        guided = world.fit(body, self.guided_objective, train="head.", given=given, phase=phase).models
         sent = world.air.up(guided, self.averages)
         newest, before = average(sent, self.averages, world.weights(ids)), state.model.one("head.").named()
         tau = self.hyper.tau

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
-from semcom.engine.train.fit import Context
 from semcom.engine.train.forward import StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.parts.prototypes import prototypes
@@ -57,24 +58,24 @@ class FedGH(Method):
     def round(self, state: FedGH.State, world: World) -> FedGH.State:
         """Algorithm 1: local training, prototypes by the trained encoders, and the base station's pass over them."""
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), "head.")
-        trained, _, _ = world.fit(received, self.objective)
+        received = world.air.down(state.model.select(ids), "head.")
+        trained = world.fit(received, self.objective).models
         means, _ = prototypes(world, trained)
-        sent = world.air.send("up", "prototypes", means, ids, world.federation.owned[ids].sum(1) * means.shape[-1])
-        phi, _, _ = world.fit(
+        sent = world.air.send("up", "prototypes", means, ids, world.owned(ids).sum(1) * world.features)
+        phi = world.fit(
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            each=pairs(sent, world.owned(ids)),
+            given=Given(per_step=pairs(sent, world.tensor(world.owned(ids)))),
+            phase=Phase(stream="phi"),
             optimizer=Optimizer("sgd", self.hyper.server_lr),
-            stream="phi",
-        )
+        ).models
         return self.State(state.model.put(trained).share(phi.named("head.")), state.trained.put(trained))
 
     def server_objective(self, model: StackedModel, batch: None, context: Context) -> Tensor:
         """Cross-entropy of one prototype, `[1]`."""
-        logits = model.decode(context.each["means"].expand(1, 1, -1))
-        return torch.nn.functional.cross_entropy(logits.squeeze(0), context.each["labels"], reduction="none")
+        logits = model.decode(context.per_step["means"].expand(1, 1, -1))
+        return torch.nn.functional.cross_entropy(logits.squeeze(0), context.per_step["labels"], reduction="none")
 
     def views(self, state: FedGH.State, world: World) -> dict[str, View]:
         """`trained`: the client's model after local training; `personal`: its encoder with the newest phi."""

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.engine.store.population import Population, average, mix
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
@@ -78,14 +79,14 @@ class FedPAC(FedAvg):
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """What the body descends; the mean squared error is over samples and features."""
         features, logits = model(batch)
-        distance = squared_distance(features, context.rows["targets"], context.shared["known"], batch)
+        distance = squared_distance(features, context.per_client["targets"], context.common["known"], batch)
         task, distance = task_loss(logits, batch), distance / features.shape[-1]
         return task + self.hyper.lam * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedPAC.State, world: World) -> FedPAC.State:
         """Algorithm 1."""
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), self.crosses)
+        received = world.air.down(state.model.select(ids), self.crosses)
         before = moments(world, received, "statistics")
         trained = self.train(state, received, before[0], world)
         sent = world.air.up(trained, self.crosses)
@@ -99,26 +100,25 @@ class FedPAC(FedAvg):
         if self.hyper.head_epochs:
             rate, epochs = world.optimizer(lr=self.hyper.head_lr), self.hyper.head_epochs
             task = super().objective
-            received = world.fit(received, task, train="head.", epochs=epochs, optimizer=rate, phase="head")[0]
-        return world.fit(
-            received,
-            self.objective,
-            train="encoder.",
-            rows={"targets": torch.where(known[:, None], common, own)},
-            shared={"known": known.any().expand_as(known)},  # all or, in round 1, none
-        )[0]
+            head = Phase("head", epochs=epochs)
+            received = world.fit(received, task, train="head.", phase=head, optimizer=rate).models
+        given = Given(
+            per_client={"targets": torch.where(known[:, None], common, own)},
+            common={"known": known.any().expand_as(known)},  # all or, in round 1, none
+        )
+        return world.fit(received, self.objective, train="encoder.", given=given).models
 
     def combined(self, sent: Population, means: Tensor, counts: Tensor, squares: Tensor, world: World) -> Population:
         """The participants' models, each under its own combination of their heads."""
         ids, owned = sent.ids, world.owned(sent.ids)
         h, variance = statistics(means, counts, squares)
-        h = world.air.send("up", "h", h, ids, world.federation.owned[ids].sum(1) * h.shape[-1]) * owned[..., None]
+        h = world.air.send("up", "h", h, ids, owned.sum(1) * world.features) * world.tensor(owned)[..., None]
         variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
         return mix(sent, head_weights(h, variance), "head.")
 
     def aligned(self, before: Prototypes, trained: Population, world: World) -> Prototypes:
         """The global prototypes after the round."""
         ids, (means, counts) = trained.ids, prototypes(world, trained)
-        sent = world.air.send("up", "counts", counts, ids, world.federation.owned[ids].sum(1))
+        sent = world.air.send("up", "counts", counts, ids, world.owned(ids).sum(1))
         # Noise may reach a count, but a class that a client owns has a sample.
-        return before.up(world, ids, means, sent.clamp(min=1) * world.owned(ids), "counts")
+        return before.up(world, ids, means, sent.clamp(min=1) * world.tensor(world.owned(ids)), "counts")

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.prototypes import (
@@ -69,21 +69,20 @@ class FedProto(Method):
         """Eq. 7; a class without a global prototype adds nothing."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
-        distance = squared_distance(features, context.rows["prototypes"], context.shared["known"], batch)
+        distance = squared_distance(features, context.per_client["prototypes"], context.common["known"], batch)
         task, distance = task_loss(logits, batch), distance / features.shape[-1]
         return task + self.hyper.lam * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedProto.State, world: World) -> FedProto.State:
         """Algorithm 1."""
         ids = world.sample()
-        trained, _, carried = world.fit(
-            state.model.rows(ids),
-            self.objective,
-            rows={"prototypes": state.prototypes.down(world, ids)},
-            shared={"known": world.tensor(state.prototypes.known)},
+        given = Given(
+            per_client={"prototypes": state.prototypes.down(world, ids)},
+            common={"known": world.tensor(state.prototypes.known)},
             carry=carry(world, len(ids)),
         )
-        means, counts = class_means(**carried), carried["counts"]
+        fitted = world.fit(state.model.select(ids), self.objective, given=given)
+        trained, means, counts = fitted.models, class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
         newest = state.prototypes.up(world, ids, means, counts, self.hyper.aggregation)
@@ -92,6 +91,6 @@ class FedProto(Method):
     def views(self, state: FedProto.State, world: World) -> dict[str, View]:
         """`personal`: the head's answer; `prototype`: the nearest global prototype among the client's own classes."""
         ids, common = state.model.ids, state.prototypes
-        among = world.owned(ids) & world.tensor(common.known)
-        rows = {"prototypes": common.values.expand(len(ids), -1, -1), "among": among}
-        return {"personal": View(state.model), "prototype": View(state.model, nearest, rows)}
+        among = world.tensor(world.owned(ids)) & world.tensor(common.known)
+        given = {"prototypes": common.values.expand(len(ids), -1, -1), "among": among}
+        return {"personal": View(state.model), "prototype": View(state.model, nearest, given)}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -44,7 +44,7 @@ class FedProx(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """E epochs on Eq. 2 around the received model."""
-        return world.fit(received, self.objective, anchors={"received": received})[0]
+        return world.fit(received, self.objective, given=Given(anchors={"received": received})).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Eq. 2."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from semcom.config.checks import WHOLE, require
 from semcom.engine.store.population import Population
+from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
@@ -41,7 +42,6 @@ class FedRep(FedPer):
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Algorithm 1, lines 6 to 10."""
         if self.hyper.head_epochs:
-            received = world.fit(
-                received, self.objective, train=("head.",), epochs=self.hyper.head_epochs, phase="head"
-            )[0]
-        return world.fit(received, self.objective, train=("encoder.",))[0]
+            head = Phase("head", epochs=self.hyper.head_epochs)
+            received = world.fit(received, self.objective, train="head.", phase=head).models
+        return world.fit(received, self.objective, train="encoder.").models

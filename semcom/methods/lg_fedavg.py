@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from semcom.config.checks import WHOLE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
@@ -71,7 +71,7 @@ class LGFedAvg(FedAvg):
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
         if left:
             return replace(state, pretrained=pretrained)
-        everyone = state.model.rows(state.model.ids).take("encoder.", pretrained)
+        everyone = state.model.select(state.model.ids).take("encoder.", pretrained)
         head = pretrained.one("head.").named("head.")
         return self.State(state.model.put(everyone).share(head), pretrained)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -57,8 +57,9 @@ class Moon(FedAvg):
 
     def local(self, received: Population, state: Moon.State, world: World) -> Population:
         """The two other models stand still, in evaluation mode."""
-        previous = state.previous.rows(received.ids)
-        return world.fit(received, self.objective, frozen={"global": received, "previous": previous})[0]
+        previous = state.previous.select(received.ids)
+        still = Given(frozen={"global": received, "previous": previous})
+        return world.fit(received, self.objective, given=still).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Cross-entropy and contrast, on received features."""

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Gradient, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.phase import Take
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase, Take
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
@@ -70,9 +70,10 @@ class PerFedAvg(FedAvg):
         """Plain SGD along it."""
         names = ("inner", "third") if self.hyper.variant == "hf" else ("inner",)
         optimizer = world.optimizer(name="sgd", lr=self.hyper.beta, momentum=0.0, weight_decay=0.0)
-        return world.fit(received, gradient=self.gradient, takes=[Take(n) for n in names], optimizer=optimizer)[0]
+        phase = Phase(takes=[Take(name) for name in names])
+        return world.fit(received, Gradient(self.gradient), phase=phase, optimizer=optimizer).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """`personal`: w after one step, of those clients alone that are tested; `global`: w itself."""
-        tested = state.model.rows(world.tested())
+        tested = state.model.select(world.tested())
         return {"personal": View(whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}

@@ -18,9 +18,9 @@ from torch import Tensor
 from semcom.config import ConfigError
 from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population, average, blend
-from semcom.engine.train.fit import Context, Log
+from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
@@ -84,14 +84,12 @@ class PFedMe(FedAvg):
     def round(self, state: PFedMe.State, world: World) -> PFedMe.State:
         """Algorithm 1; the mean is weighted by p_k."""
         ids = world.sample()
-        received = world.air.down(state.model.rows(ids), self.averages)
+        received = world.air.down(state.model.select(ids), self.averages)
         start = received.named()
-        trained, _, theta = world.fit(
-            received,
-            gradient=self.gradient,
-            carry={name: start[name] for name in received.parameters(self.averages)},
-            optimizer=world.optimizer(name="sgd", lr=self.hyper.eta, momentum=0.0, weight_decay=0.0),
-        )
+        given = Given(carry={name: start[name] for name in received.parameters(self.averages)})
+        sgd = world.optimizer(name="sgd", lr=self.hyper.eta, momentum=0.0, weight_decay=0.0)
+        fitted = world.fit(received, Gradient(self.gradient), given=given, optimizer=sgd)
+        trained, theta = fitted.models, fitted.carried
         newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
         server = state.model.one(self.averages)
         # Parameters alone: with beta above 1 a running variance, taken further than its mean, could turn negative.

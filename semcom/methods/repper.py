@@ -17,10 +17,10 @@ from torch import Tensor
 
 from semcom.config.checks import COUNT, POSITIVE, SHARE, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context
+from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.phase import Take
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase, Take
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, cross_entropy
 from semcom.methods.fedavg import FedAvg
@@ -72,7 +72,8 @@ class RepPer(FedAvg):
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Eq. 7: E epochs on the body alone."""
         second = Take("second", same=True)
-        return world.fit(received, self.objective, train=self.averages, takes=(second,), uniforms=2 * UNIFORMS)[0]
+        phase = Phase(takes=(second,), uniforms=2 * UNIFORMS)
+        return world.fit(received, self.objective, train=self.averages, phase=phase).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
         """Eq. 5 over both views of every image, each with its own way through the link."""
@@ -89,9 +90,10 @@ class RepPer(FedAvg):
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """`personal`: the common body with the classifiers of those clients that are tested (Eq. 9)."""
-        hyper, tested = self.hyper, state.model.rows(world.tested())
+        hyper, tested = self.hyper, state.model.select(world.tested())
         if hyper.head != "mlp":
             return {"personal": View(tested, linear_scores, linear_classifiers(world, tested, hyper.head))}
         sgd = replace(world.optimizer(name="sgd"), lr=hyper.head_lr)
-        own = world.fit(tested, cross_entropy, train=("head.",), epochs=hyper.head_epochs, optimizer=sgd, phase="head")
-        return {"personal": View(own[0])}
+        head = Phase("head", epochs=hyper.head_epochs)
+        own = world.fit(tested, cross_entropy, train="head.", phase=head, optimizer=sgd).models
+        return {"personal": View(own)}

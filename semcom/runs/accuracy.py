@@ -48,22 +48,25 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
 
     Args:
         rounds: the evaluated rounds.
-        evaluations: of each, `clients` (accuracies, `[K]`) and, with several test SNRs, `at` (SNR -> accuracy).
+        evaluations: of each, `clients` (accuracies, `[K]`) with several test SNRs `at` (SNR -> accuracy),
+            and with a validation part `validation`.
 
     Returns:
-        `spread` of the per-client means over the last evaluations, these means (`clients`), `at` averaged likewise, and
-        the best and the last round by themselves: picking the best test round is a known flaw of the field, so it is
-        never the headline.
+        `spread` of the per-client means over the last evaluations, these means (`clients`), `at` and `validation`
+        averaged likewise, and the best and the last round by themselves: picking the best test round is a known flaw of
+        the field, so it is never the headline.
     """
     last = evaluations[-LAST:]
     means = [float(np.mean(e["clients"])) for e in evaluations]
     best = int(np.argmax(means))
     clients = np.mean([e["clients"] for e in last], axis=0)
     curve = {snr: float(np.mean([e["at"][snr] for e in last])) for snr in last[-1].get("at", {})}
+    validation = [e["validation"] for e in last if "validation" in e]
     return {
         **spread(clients),
         "clients": clients.tolist(),
         **({"at": curve} if curve else {}),
+        **({"validation": float(np.mean(validation))} if validation else {}),
         "best": means[best],
         "best_round": rounds[best],
         "last": means[-1],

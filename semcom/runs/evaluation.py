@@ -2,77 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from semcom.config import RunConfig, filled, parse_snr
-from semcom.engine.train.visit import View, confusion
-from semcom.engine.world import World
+from semcom.config import Resolved
+from semcom.engine.session import Session
+from semcom.engine.train.view import View, confusion
 from semcom.runs.accuracy import LAST, headline, per_class, per_client, spread
 
 
-def test_snrs(config: RunConfig) -> tuple[float | None, ...]:
-    """SNRs of the tests in dB, the headline's first; None: each client's training SNR."""
-    text = config.channel.test_snr_db
-    return (None,) if text is None else parse_snr(text, "channel.test-snr-db")[1]
+def is_due(config: Resolved, round_: int) -> bool:
+    """Return whether a round is evaluated: every `eval_every`-th one, and each of those that the headline averages."""
+    return round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
 
 
-def is_due(config: RunConfig, round_: int) -> bool:
-    """Every `eval_every`-th round is evaluated, and each of those that the headline averages."""
-    return round_ % config.train.eval_every == 0 or round_ > filled(config.train.rounds) - LAST
+def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+    """Return each view's accuracy on the clients' test samples, as a line of metrics.jsonl holds it.
 
-
-def evaluate(world: World, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
-    """Each view's accuracy on the clients' test samples, as a row of metrics.jsonl holds it.
-
-    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve.
+    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve. Where the
+    partition sets samples aside for validation, their accuracy stands beside them, at the first test SNR.
     """
-    if world.config.train.eval_clients is not None:
-        views = select(views, world.tested())
-    row: dict[str, dict[str, Any]] = {name: {} for name in views}
-    for i, snr in enumerate(test_snrs(world.config)):
-        for name, counts in confusion(world, views, snr, world.federation.test).items():
+    draws = session.draws
+    if draws.config.train.eval_clients is not None:
+        views = of_clients(views, draws.tested())
+    found: dict[str, dict[str, Any]] = {name: {} for name in views}
+    for i, snr in enumerate(draws.test_snrs):
+        for name, counts in confusion(session, views, snr, draws.federation.test).items():
             table = counts.cpu().numpy()
             accuracies = per_client(table)
             if i == 0:
-                row[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
+                found[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
             if snr is not None:
-                row[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
-    return row
+                found[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
+    for name, accuracy in _validation(session, views).items():
+        found[name]["validation"] = accuracy
+    return found
 
 
-def headlines(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Each view's `headline` over the rows that evaluated it, in the order of their views."""
-    names = dict.fromkeys(name for row in rows for name in row.get("views", {}))
-    found = {name: [row for row in rows if name in row.get("views", {})] for name in names}
+def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:
+    """Return each view's accuracy on validation samples, the mean over the clients that have some; none without any."""
+    draws, table = session.draws, session.draws.federation.validation
+    if not views or not table.sizes.any():
+        return {}
+    counts = confusion(session, views, draws.test_snrs[0], table, "validation")
+    tables = {name: found.cpu().numpy() for name, found in counts.items()}
+    have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
+    return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items()}
+
+
+def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
+    names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
+    found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
     return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}
 
 
-@contextmanager
-def uncounted(world: World) -> Iterator[None]:
-    """Within it nothing counts as the run's training: round, samples, traffic and losses are then as they were.
-
-    The received SNR of tests is kept: what is evaluated here is evaluated for the run.
-    """
-    before, round_, log = world.counters(), world.round, world.log
-    yield  # after an exception the world is not used any more
-    world.settle()
-    tests = world.measured["test"]
-    world.resume(before)
-    world.round, world.log, world.measured["test"] = round_, log, tests
-
-
-def select(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
-    """The views of some clients; those of one population still share one, and with it their forward passes."""
+def of_clients(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
+    """Return the views of some clients; those of one population still share one, and with it their forward passes."""
     populations = {id(view.population): view.population for view in views.values()}
-    picked = {key: pop.rows(ids) for key, pop in populations.items()}
+    picked = {key: pop.select(ids) for key, pop in populations.items()}
     chosen = {}
     for name, view in views.items():
         at = torch.as_tensor(np.searchsorted(view.population.ids, ids))
-        rows = {key: t[at.to(t.device)] for key, t in view.rows.items()}
-        chosen[name] = View(picked[id(view.population)], view.scores, rows)
+        per_client = {key: t[at.to(t.device)] for key, t in view.per_client.items()}
+        chosen[name] = View(picked[id(view.population)], view.scores, per_client)
     return chosen

@@ -7,20 +7,18 @@ take these values in turn (SNRs, rates); they share the band equally, as many at
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, filled, participants
-from semcom.data.dataset import Dataset
-from semcom.data.federation import Federation, Ragged, federate
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.config import ConfigError, Resolved, RunConfig
+from semcom.data.federation import Federation
 from semcom.engine.links import build_link
 from semcom.engine.random import key_seed
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import cross_entropy
 from semcom.runs.evaluation import evaluate
@@ -31,7 +29,7 @@ AT_ONCE = 64
 """Models of clients that are held at once to be averaged."""
 
 
-def check(config: RunConfig) -> None:
+def check(config: Resolved) -> None:
     """Raises ConfigError for new clients that a resolved configuration cannot have."""
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
@@ -50,10 +48,10 @@ def check(config: RunConfig) -> None:
     build_link(joining(config))
 
 
-def joining(config: RunConfig) -> RunConfig:
+def joining(config: Resolved) -> Resolved:
     """The configuration of the new clients' world."""
     n, channel, train = config.new_clients, config.channel, config.train
-    lr, down = filled(train.lr), channel.downlink_snr_db
+    lr, down = train.lr, channel.downlink_snr_db
     return replace(
         config,
         clients=n,
@@ -71,7 +69,7 @@ def joining(config: RunConfig) -> RunConfig:
             lr=_in_turn(lr, n) if isinstance(lr, tuple) else lr,
             local_epochs=1,
             local_steps=None,
-            participation=min(n, participants(config)) / n,
+            participation=min(n, config.participants) / n,
             eval_clients=None,
         ),
     )
@@ -85,69 +83,6 @@ def _snrs(text: float | str, n: int) -> float | str:
 def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
     """n values: these, over and over again."""
     return tuple(values[i % len(values)] for i in range(n))
-
-
-# -- data ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Data:
-    """The images of a run, on the host, and who owns them: the clients that train, and those that join at the end."""
-
-    members: Federation
-    newcomers: Federation | None
-
-    def beside(self, members: Federation) -> Federation | None:
-        """The newcomers' on the device where `members` lie; images of both lie there once."""
-        if self.newcomers is None:
-            return None
-        common = self.newcomers.images is self.members.images
-        found = replace(self.newcomers, images=members.images, labels=members.labels) if common else self.newcomers
-        return found.to(members.images.device)
-
-
-def read(config: RunConfig) -> Data:
-    """Loads and divides the images of a resolved configuration: over all clients, of which the last ones are new.
-
-    Raises ConfigError where that cannot be done.
-    """
-    dataset, members = load(config.data), config.clients
-    everyone = members + (config.new_clients if config.new_data is None else 0)
-    whole = federate(dataset, partition(dataset, config.partition, everyone, config.seed))
-    if not config.new_clients:
-        return Data(whole, None)
-    if config.new_data is not None:
-        return Data(whole, _others(config, config.new_data, dataset))
-    return Data(_clients(whole, 0, members), _clients(whole, members, everyone))
-
-
-def _others(config: RunConfig, name: str, dataset: Dataset) -> Federation:
-    """The new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
-    try:
-        own = load(replace(config.data, name=name))
-        split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
-    except ConfigError as error:
-        raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
-    channels = own.images.shape[1], dataset.images.shape[1]
-    if len(set(channels)) > 1:
-        raise ConfigError("new-data: {!r} has {} channels, the data of the run {}".format(name, *channels))
-    return federate(own, split)
-
-
-def _clients(whole: Federation, start: int, stop: int) -> Federation:
-    """Some of the clients of a federation, with the images of all."""
-
-    def cut(table: Ragged) -> Ragged:
-        offsets = table.offsets[start : stop + 1]
-        return Ragged(table.flat[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-
-    return replace(
-        whole,
-        train=cut(whole.train),
-        test=cut(whole.test),
-        validation=cut(whole.validation),
-        owned=whole.owned[start:stop],
-    )
 
 
 # -- what they make of a run -----------------------------------------------------------------------------------------
@@ -172,23 +107,25 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
     """
     view = views.get("global", next(iter(views.values())))
     model = average_model(world, view.population)
-    config = joining(replace(world.config, chunk=world.chunk or "auto"))
-    joined = World(config, newcomers, world.device, split=world.split, clock=world.clock, team=world.team)
-    joined.begin(1)
+    session, draws = world.session, world.session.draws
+    config = joining(replace(world.config, chunk=session.chunk or "auto"))
+    joined = World(config, newcomers, draws.device, split=draws.split, clock=session.clock, team=session.team)
+    joined.session.tally.begin(1)
     found = {}
-    if view.scores is None and newcomers.classes == world.federation.classes:
+    if view.scores is None and newcomers.classes == draws.federation.classes:
         found["global"] = View(joined.population(shared=("encoder.", "head.")).share(model))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
-    trained, _, _ = joined.fit(received, cross_entropy, train=("head.",), steps=world.config.new_steps)
-    return evaluate(joined, {**found, "head": View(trained)})
+    phase = Phase(steps=world.config.new_steps)
+    trained = joined.fit(received, cross_entropy, train="head.", phase=phase).models
+    return evaluate(joined.session, {**found, "head": View(trained)})
 
 
 def average_model(world: World, pop: Population) -> dict[str, Tensor]:
     """One model of the clients that a population has: name -> `[1, ...]`, averaged by samples, buffers too."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
     for i in range(0, len(pop.ids), AT_ONCE):
-        some = pop.rows(pop.ids[i : i + AT_ONCE])
+        some = pop.select(pop.ids[i : i + AT_ONCE])
         (cohort,) = some.stacks()
         own = [name for name in cohort.tensors if name not in cohort.shared]
         model |= {name: cohort.tensors[name] for name in cohort.shared}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from channels import link_options
-from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, fill
+from semcom.config import ChannelConfig, ConfigError, Resolved, RunConfig, build_hyper, fill
 from semcom.config.checks import check
 from semcom.data.partitions import default_shots
 from semcom.engine.links import build_link
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from channels import Link
 
 
-def resolve(config: RunConfig) -> RunConfig:
+def resolve(config: RunConfig) -> Resolved:
     """Fills the open fields and checks everything that can be checked without loading data.
 
     Raises ConfigError with one line for the first thing that is wrong.
@@ -34,13 +34,13 @@ def resolve(config: RunConfig) -> RunConfig:
         raise ConfigError(str(error)) from None
 
 
-def _resolve(config: RunConfig) -> RunConfig:
-    """`resolve` without the translation of errors."""
-    load_plugins(config.plugins)
-    method = METHODS.get(config.method)
-    config = dataclasses.replace(config, hyper=build_hyper(method.Hyper, config.hyper))
-    preset = method.preset if config.train.preset == "paper" else {}
-    config = dataclasses.replace(config, train=fill(config.train, preset))
+def _resolve(request: RunConfig) -> Resolved:
+    """Do the work of `resolve` without the translation of errors."""
+    load_plugins(request.plugins)
+    method = METHODS.get(request.method)
+    preset = method.preset if request.train.preset == "paper" else {}
+    hyper, schedule = build_hyper(method.Hyper, request.hyper), fill(request.train, preset)
+    config = Resolved(**{**vars(request), "hyper": hyper, "train": schedule})
     if config.partition.kind == "shots" and config.partition.shots is None:
         shots = dataclasses.replace(config.partition, shots=default_shots(config.data.name))
         config = dataclasses.replace(config, partition=shots)
@@ -70,7 +70,7 @@ def _fill_channel(channel: ChannelConfig) -> ChannelConfig:
     return dataclasses.replace(channel, **opened)
 
 
-def _fill_from(config: RunConfig, link: Link) -> RunConfig:
+def _fill_from(config: Resolved, link: Link) -> Resolved:
     """The options that the link has worked out itself, and the band. Raises ConfigError for another band."""
     channel = config.channel
     opened = {n: getattr(link, n, v) for n, v in link_options(channel.kind).items() if getattr(channel, n, v) is None}

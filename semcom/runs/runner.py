@@ -16,20 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError, RunConfig, RunError, filled, from_dict, run_hash, to_dict
+from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, run_hash, to_dict
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team, launched_rank, team
 from semcom.engine.train.descent import Diverged
-from semcom.engine.train.visit import View, predict
+from semcom.engine.train.view import View, predict
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint
-from semcom.runs.evaluation import evaluate, headlines, is_due, test_snrs, uncounted
+from semcom.runs.evaluation import evaluate, headlines, is_due
 from semcom.runs.folder import CHECKPOINT, Folder, WriteError, commit, versions, writing
-from semcom.runs.newcomers import Data, read, welcome
+from semcom.runs.images import Images, read_images
+from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve
 
 OnRound = Callable[[dict[str, Any]], None]
@@ -55,6 +56,11 @@ class Result:
     world: World
     find_views: Callable[[], Mapping[str, View]] = field(repr=False)
 
+    @property
+    def federation(self) -> Federation:
+        """The images of the run, and which client owns which."""
+        return self.world.session.draws.federation
+
     @cached_property
     def views(self) -> Mapping[str, View]:
         """Name -> `View` of the trained populations; the first one is the headline.
@@ -68,7 +74,7 @@ class Result:
 
         Args:
             client: id.
-            images: uint8 `[b, channels, 32, 32]`, as `world.federation.images`.
+            images: uint8 `[b, channels, 32, 32]`, as `federation.images`.
             view: a name in `views` (None: the headline).
 
         Returns:
@@ -80,7 +86,8 @@ class Result:
         name = view or next(iter(self.views))
         if name not in self.views:
             raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self.views)}")
-        return predict(self.world, self.views[name], client, torch.as_tensor(images), test_snrs(self.config)[0])
+        session = self.world.session
+        return predict(session, self.views[name], client, torch.as_tensor(images), session.draws.test_snrs[0])
 
 
 def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = False) -> Result:
@@ -103,17 +110,17 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
     clock = Clock(profile, find_device(config.device))
     with clock("setup"):
         keep_freed_memory()
-        data = read(config)
+        images = read_images(config)
     others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
     with folder.open() if folder is not None else nullcontext(), others as ranks:
-        return Runner(config, data, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
+        return Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
 
 
 def work(ranks: Team, payload: bytes) -> None:
     """What another process of a run does: all of it but its folder. `payload` is the configuration as JSON."""
     config = resolve(from_dict(json.loads(payload)))
     keep_freed_memory()
-    Runner(config, read(config), None, None, Clock(), ranks).run()
+    Runner(config, read_images(config), None, None, Clock(), ranks).run()
 
 
 class Runner:
@@ -131,8 +138,8 @@ class Runner:
 
     def __init__(
         self,
-        config: RunConfig,
-        data: Data,
+        config: Resolved,
+        images: Images,
         folder: Folder | None,
         on_round: OnRound | None,
         clock: Clock,
@@ -140,14 +147,15 @@ class Runner:
     ) -> None:
         self.config, self.folder, self.on_round, self.clock, self.ranks = config, folder, on_round, clock, ranks
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        self.rounds = filled(config.train.rounds)
+        self.rounds = config.train.rounds
         with clock("setup"):
             device = find_device(config.device, ranks.local_rank if ranks.size > 1 else None)
-            members = data.members.to(device)
-            self.newcomers: Federation | None = data.beside(members)
+            members = images.members.to(device)
+            self.newcomers: Federation | None = images.beside(members)
             self.world = World(config, members, device, split=self.method.split, clock=clock, team=ranks)
+            self.tally = self.world.session.tally
             self.state = self.method.setup(self.world)
-        self.rows: list[dict[str, Any]] = []
+        self.metrics: list[dict[str, Any]] = []
         self.progress = self._progress(0)
         self.stored: tuple[int, Any] | None = None
         self.stage = ""
@@ -159,9 +167,9 @@ class Runner:
             summary = self._run()
         except WriteError as error:
             raise RunError(f"{self._where()}: {error}; last good state: {self._kept()}") from error
-        self.world.team = ALONE  # the others have ended, or go their own way
+        self.tally.team = ALONE  # the others have ended, or go their own way
         out = self.folder.path if self.folder else None
-        return Result(self.config, summary, self.rows, out, self.world, self._views)
+        return Result(self.config, summary, self.metrics, out, self.world, self._views)
 
     def _run(self) -> dict[str, Any]:
         """The work of `run`, where files may fail to be written; returns the summary."""
@@ -190,42 +198,42 @@ class Runner:
         """One round: train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
         with self.clock("train"), writing("training"):  # rows may lie in a file
-            self.world.begin(round_)
+            self.tally.begin(round_)
             state = self.method.round(self.state, self.world)
-            row: dict[str, Any] = {"round": round_, **self._losses()}
+            line: dict[str, Any] = {"round": round_, **self.tally.losses()}
         if is_due(self.config, round_):
-            with self.clock("evaluate"), uncounted(self.world):
+            with self.clock("evaluate"), self.tally.uncounted():
                 views = self.method.views(state, self.world)
-                row |= {"views": evaluate(self.world, views)} if views else {}
-        row["seconds"] = round(time.perf_counter() - begun, 4)
-        self._write(row)
+                line |= {"views": evaluate(self.world.session, views)} if views else {}
+        line["seconds"] = round(time.perf_counter() - begun, 4)
+        self._write(line)
         self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
         if self.on_round:
             with self.clock("log"):
-                self.on_round(row)
+                self.on_round(line)
         if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
             self._keep()
 
-    def _write(self, row: dict[str, Any]) -> None:
-        """Adds a row, before its state is kept: a row too many is cut off on resume, one too few would be missed."""
+    def _write(self, line: dict[str, Any]) -> None:
+        """Add a line before its state is kept: one too many is cut off on resume, one too few would be missed."""
         with self.clock("log"):
             if self.folder:
-                self.folder.append(row)
-            self.rows.append(row)
+                self.folder.append(line)
+            self.metrics.append(line)
 
     def _finish(self) -> dict[str, Any] | None:
         """The method's last stage, if it has one, and its evaluation as a row. It draws as a round T + 1 would."""
         if not self._finishes():
             return None
         self.stage = "finish"
-        with self.clock("finish"), writing("training"), uncounted(self.world):
+        with self.clock("finish"), writing("training"), self.tally.uncounted():
             self.last = self._last_views()
-            row: dict[str, Any] = {"round": self.rounds + 1, **self._losses()}
+            line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses()}
             if self.last:
                 with self.clock("evaluate"):
-                    row["views"] = evaluate(self.world, self.last)
+                    line["views"] = evaluate(self.world.session, self.last)
         self.stage = ""
-        return row if self.last else None
+        return line if self.last else None
 
     def _finishes(self) -> bool:
         """Whether the method has a last stage."""
@@ -233,16 +241,16 @@ class Runner:
 
     def _last_views(self) -> Mapping[str, View]:
         """What the last stage gives; none, if the method does without it."""
-        self.world.begin(self.rounds + 1)
+        self.tally.begin(self.rounds + 1)
         return self.method.finish(self.state, self.world) or {}
 
     def _views(self) -> dict[str, View]:
         """The views of the last stage, then those of the rounds."""
         if self.last is None and self._finishes():
-            with uncounted(self.world):
+            with self.tally.uncounted():
                 self.last = self._last_views()
         last = self.last or {}
-        with uncounted(self.world):
+        with self.tally.uncounted():
             usual = self.method.views(self.state, self.world)
         return {**last, **{name: view for name, view in usual.items() if name not in last}}
 
@@ -260,21 +268,17 @@ class Runner:
         """What is going on, for an error."""
         return self.stage or f"round {self.world.round}"
 
-    def _losses(self) -> dict[str, float]:
-        """Mean over the round's clients of what training logged."""
-        return {name: float(values.mean()) for name, values in self.world.log.items()}
-
     def _summary(self, finish: dict[str, Any] | None, joined: dict[str, Any] | None) -> dict[str, Any]:
         """What the run reports; a view of the last stage counts as evaluated after it alone."""
         views = headlines([finish] if finish else [])
-        views |= {name: view for name, view in headlines(self.rows).items() if name not in views}
+        views |= {name: view for name, view in headlines(self.metrics).items() if name not in views}
         if not views:
             raise RunError(
                 f"{self.config.method}: nothing was evaluated; it has views neither in rounds nor at the end"
             )
         first = next(iter(views.values()))
         some = self.config.train.eval_clients is not None
-        meters = self.world.snr_received_db()
+        tally, meters = self.tally, self.tally.snr_received_db()
         return {
             "method": self.config.method,
             "accuracy": first["accuracy"],
@@ -285,14 +289,14 @@ class Runner:
             "rounds": self.rounds,
             "clients": self.config.clients,
             "evaluated": self.world.tested().tolist() if some else None,
-            "samples": self.world.visited,
-            "samples_per_second": self.world.visited / max(self.clock.seconds.get("train", 0.0), 1e-9),
+            "samples": tally.visited,
+            "samples_per_second": tally.visited / max(self.clock.seconds.get("train", 0.0), 1e-9),
             "seconds": {name: round(value, 3) for name, value in self.clock.seconds.items()},
             "traffic": self.world.air.per_client_round(),
             "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
             "seed": self.config.seed,
             "hash": run_hash(self.config),
-            "device": self.world.device.type,
+            "device": self.world.session.draws.device.type,
             "versions": versions(),
             "commit": commit(),
         }
@@ -301,7 +305,7 @@ class Runner:
 
     def _progress(self, round_: int) -> dict[str, Any]:
         """Clock and counters as plain numbers, for a checkpoint."""
-        return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.counters()}
+        return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.session.counters()}
 
     def _keep(self) -> None:
         """Writes the last good state, if there is a folder that has not got it."""
@@ -334,7 +338,7 @@ class Runner:
         content = self.ranks.tell(self._checkpoint() if self.folder else None)
         if content is not None:
             self._take_up(content)
-        summary, self.rows = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
+        summary, self.metrics = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
         return summary
 
     def _begin(self, folder: Folder) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
@@ -372,7 +376,7 @@ class Runner:
         except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
             reason = error if isinstance(error, RunError) else "its state is no state"
             raise RunError(f"{path or CHECKPOINT}: {reason}; move it away to start again") from error
-        self.world.resume(progress)
-        self.world.round = progress["round"]
+        self.world.session.resume(progress)
+        self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])
         self.progress, self.stored = progress, (progress["round"], self.state) if self.folder else None

@@ -58,7 +58,7 @@ def cost(arm: str, rounds: int = 3, **overrides: Any) -> tuple[float, float]:
     method = METHODS.get(arm)(here.config.hyper)
     state = method.setup(here)
     for r in range(1, rounds + 1):
-        here.begin(r)
+        here.session.tally.begin(r)
         with counted() as passes:
             state = method.round(state, here)
     return passes.forward / sum(SIZES), passes.backward / sum(SIZES)

@@ -53,14 +53,14 @@ def same_order(loop: plain.Loop, world: World) -> None:
     """Gives each plain client the images that the engine visits in this round, in its order."""
     size = world.config.train.batch_size
     for k, who in enumerate(loop.clients):
-        order = world.plan(k, Phase("train", "", 1, None, size)).order
-        images = world.federation.gather(order, torch.float64).contiguous()
-        who.loader = DataLoader(TensorDataset(images, world.federation.labels[order]), batch_size=size)
+        order = world.session.draws.plan(k, Phase()).order
+        images = world.session.draws.federation.gather(order, torch.float64).contiguous()
+        who.loader = DataLoader(TensorDataset(images, world.session.draws.federation.labels[order]), batch_size=size)
 
 
 def start(workload: Workload, world: World, model: Population) -> plain.Loop:
     """The plain loop in float64 with the engine's first weights."""
-    loop = plain.make_loop(replace(workload, through_link=False), world.federation, torch.device("cpu"))
+    loop = plain.make_loop(replace(workload, through_link=False), world.session.draws.federation, torch.device("cpu"))
     for k, who in enumerate(loop.clients):
         load(who.network.double(), client(model, k))
     return loop
@@ -82,7 +82,7 @@ def test_fedavg_trains_the_same_network(case: str, rounds: int) -> None:
     load(loop.server.double(), client(state.model, 0))
     first = client(state.model, 0)
     for number in range(1, rounds + 1):
-        world.begin(number)
+        world.session.tally.begin(number)
         state = method.round(state, world)
         same_order(loop, world)
         loop.round()
@@ -100,7 +100,7 @@ def test_fedcl_trains_the_same_networks() -> None:
     loop.centroids = loop.generator().detach()
     first = loop.centroids
     for number in (1, 2):
-        world.begin(number)
+        world.session.tally.begin(number)
         state = method.round(state, world)
         same_order(loop, world)
         loop.round()

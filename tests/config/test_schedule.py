@@ -16,11 +16,12 @@ from semcom.config import (
     COMMON,
     ConfigError,
     PartitionConfig,
+    Resolved,
     RunConfig,
+    Schedule,
     TrainConfig,
     fill,
     from_dict,
-    rate_factor,
     run_hash,
     to_dict,
 )
@@ -33,12 +34,16 @@ FEDCRC = {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50,
 """A preset with a schedule: 0.05, 0.01 from round 50 on, 0.001 from round 75 on."""
 
 
-def scheduled(**fields: Any) -> TrainConfig:
+OPEN = ("local_steps", "local_epochs", "eval_clients")
+"""Fields whose None says something: the other one of steps and epochs, all clients."""
+
+
+def scheduled(**fields: Any) -> Schedule:
     """A filled schedule."""
     return fill(TrainConfig(**fields), {})
 
 
-def resolved(**fields: Any) -> RunConfig:
+def resolved(**fields: Any) -> Resolved:
     """A resolved run with a schedule."""
     return resolve(RunConfig(method="local", device="cpu", train=TrainConfig(**fields)))
 
@@ -103,21 +108,22 @@ def test_every_preset_can_be_run_as_it_is(arm: str) -> None:
     ("round_", "rate"), [(0, 0.05), (1, 0.05), (49, 0.05), (50, 0.01), (74, 0.01), (75, 0.001), (100, 0.001)]
 )
 def test_the_rate_of_fedcrc(round_: int, rate: float) -> None:
-    assert 0.05 * rate_factor(fill(TrainConfig(), FEDCRC), round_) == pytest.approx(rate, rel=1e-15)
+    assert 0.05 * fill(TrainConfig(), FEDCRC).rate_factor(round_) == pytest.approx(rate, rel=1e-15)
 
 
 def test_one_factor_for_all_milestones() -> None:
     train = scheduled(lr_milestones=(2, 3, 5), lr_decay=0.5)
-    assert [rate_factor(train, r) for r in range(1, 7)] == [1.0, 0.5, 0.25, 0.25, 0.125, 0.125]
+    assert [train.rate_factor(r) for r in range(1, 7)] == [1.0, 0.5, 0.25, 0.25, 0.125, 0.125]
 
 
 def test_without_milestones_the_rate_stays_what_it_is() -> None:
-    assert {rate_factor(scheduled(), r) for r in (0, 1, 60, 1000)} == {1.0}
+    assert {scheduled().rate_factor(r) for r in (0, 1, 60, 1000)} == {1.0}
 
 
-def test_an_open_schedule_has_no_factor() -> None:
-    with pytest.raises(AssertionError, match="not resolved"):
-        rate_factor(TrainConfig(), 1)
+def test_a_schedule_has_no_open_fields() -> None:
+    with pytest.raises(TypeError, match="rounds"):
+        Schedule(batch_size=1)  # type: ignore[call-arg]
+    assert not [name for name, value in vars(scheduled()).items() if value is None and name not in OPEN]
 
 
 # Wrong schedules -----------------------------------------------------------------------------------------------------
@@ -171,7 +177,7 @@ def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) 
     path.write_text(json.dumps(to_dict(config)))
     again = resolve(flags.read_train(flags.read_early(["--config", str(path)], config=True)))
     assert again == config and run_hash(again) == run_hash(config)
-    assert from_dict(json.loads(path.read_text())).train == config.train
+    assert vars(from_dict(json.loads(path.read_text())).train) == vars(config.train)
 
 
 def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
@@ -225,7 +231,7 @@ def test_steps_say_how_long_a_run_takes() -> None:
 def test_the_optimiser_follows_the_milestones() -> None:
     w = world("fedavg", train={"lr": (0.05, 0.1, 0.2), "lr_milestones": (3, 4), "lr_decay": (0.5, 0.25)})
     for round_, factor in ((1, 1.0), (2, 1.0), (3, 0.5), (4, 0.125), (5, 0.125)):
-        w.begin(round_)
+        w.session.tally.begin(round_)
         assert w.optimizer().lr == pytest.approx((0.05 * factor, 0.1 * factor, 0.2 * factor), rel=1e-15)
 
 
@@ -242,4 +248,4 @@ def test_steps_are_counted_in_mini_batches() -> None:
     """3 steps of 2 samples; the clients with 7 and 5 go through a part of theirs, the one with 3 begins again."""
     w = world("local", sizes=(7, 5, 3), train={"batch_size": 2, "local_steps": 3})
     rounds(w, n=1)
-    assert w.visited == (2 + 2 + 2) + (2 + 2 + 1) + (2 + 1 + 2)
+    assert w.session.tally.visited == (2 + 2 + 2) + (2 + 2 + 1) + (2 + 1 + 2)

@@ -19,10 +19,10 @@ from semcom.config import ConfigError
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Diverged
-from semcom.engine.train.fit import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import View, confusion
+from semcom.engine.train.view import View, confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
@@ -36,7 +36,7 @@ Found = dict[str, Any]
 def made(team: Team, method: str, **overrides: Any) -> World:
     """A world of five unequal clients, one at a time, seen by a rank: so no number depends on who trains whom."""
     world = worlds.world(method, **{"sizes": (7, 5, 3, 6, 4), "chunk": 1, **overrides})
-    world.team = team
+    world.session.tally.team = team
     return world
 
 
@@ -54,18 +54,18 @@ def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
     arm_, logs = METHODS.get(method)(world.config.hyper), []
     state = arm_.setup(world)
     for r in range(1, rounds + 1):
-        world.begin(r)
+        world.session.tally.begin(r)
         state = arm_.round(state, world)
-        logs.append(dict(world.log))
-    world.begin(rounds + 1)
+        logs.append(dict(world.session.tally.log))
+    world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
-    counts = confusion(world, views, None, world.federation.test)
-    counters = world.counters()
+    counts = confusion(world.session, views, None, world.session.draws.federation.test)
+    counters = world.session.counters()
     return {
         **{f"state/{name}": t for name, t in everything(state).items()},
         **{f"log/{r}/{name}": t for r, log in enumerate(logs) for name, t in log.items()},
         **{f"confusion/{name}": t for name, t in counts.items()},
-        **{f"rows/{name}/{row}": t for name, view in views.items() for row, t in view.rows.items()},
+        **{f"rows/{name}/{row}": t for name, view in views.items() for row, t in view.per_client.items()},
         "meters": counters.pop("meters"),
         "counters": counters,
     }
@@ -106,14 +106,14 @@ def resumed(team: Team, store: str, again: str, folder: str) -> Found:
     method = METHODS.get("local")(world.config.hyper)
     state = method.setup(world)
     for r in (1, 2):
-        world.begin(r)
+        world.session.tally.begin(r)
         state = method.round(state, world)
     values = team.exchange(state_dict(state))[0]
-    world.begin(3)
+    world.session.tally.begin(3)
     straight = everything(method.round(state, world))
     other = made(team, "local", encoder="test-conv,test-conv-wide", store=again, **out)
     taken_up = restore(method.setup(other), values, None if team.rank else Path(folder), team)
-    other.begin(3)
+    other.session.tally.begin(3)
     found = {"taken up": everything(taken_up), "resumed": everything(method.round(taken_up, other))}
     same = all(torch.equal(t, straight[name]) for name, t in found["resumed"].items())
     return {"as straight": same, **{f"{kind}/{name}": t for kind, ts in found.items() for name, t in ts.items()}}
@@ -122,15 +122,15 @@ def resumed(team: Team, store: str, again: str, folder: str) -> Found:
 def divided(team: Team) -> Found:
     """Which clients each rank trains and tests."""
     world, mine = made(team, "fedavg"), {"train": [], "test": []}  # type: tuple[World, dict[str, list[int]]]
-    draw = world.rows
+    draw = world.session.draws.realisation
 
     def noted(link: Link, ids: np.ndarray, sizes: Any, stream: str, kind: str) -> dict[str, Tensor]:
         mine[stream] += ids.tolist()
         return draw(link, ids, sizes, stream, kind)
 
-    world.rows = noted  # type: ignore[method-assign]
-    trained, _, _ = world.fit(world.population(), loss)
-    confusion(world, {"": View(trained)}, None, world.federation.test)
+    world.session.draws.realisation = noted  # type: ignore[method-assign]
+    trained = world.fit(world.population(), loss).models
+    confusion(world.session, {"": View(trained)}, None, world.session.draws.federation.test)
     return {"clients": [{stream: sorted(ids) for stream, ids in each.items()} for each in team.exchange(mine)]}
 
 
@@ -141,14 +141,15 @@ def phases(team: Team) -> Found:
 
     def objective(model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, dict[str, Tensor]]:
         context.carry["samples"].add_(batch.count)
-        distance = (model(batch)[1].mean((1, 2)) - context.rows["anchor"].sum((1, 2))).square()
+        distance = (model(batch)[1].mean((1, 2)) - context.per_client["anchor"].sum((1, 2))).square()
         return distance + loss(model, batch, context), {"distance": distance}
 
     found: Found = {}
     for train, shared in (("encoder.", ("head.",)), ("encoder.", ()), ("head.", ("head.",)), ("head.", ())):
         carry = {"samples": torch.zeros(5, dtype=torch.float64)}
         pop = world.population(shared=shared)
-        trained, log, carried = world.fit(pop, objective, train=(train,), rows={"anchor": anchor}, carry=carry)
+        fitted = world.fit(pop, objective, train=(train,), given=Given(per_client={"anchor": anchor}, carry=carry))
+        trained, log, carried = fitted.models, fitted.log, fitted.carried
         named = {**worlds.tensors(trained), **log, **carried}
         found |= {f"{train} {shared} {name}": t for name, t in named.items()}
     return found

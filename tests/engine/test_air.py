@@ -30,7 +30,7 @@ def rounds(method: str, n: int = 2, **options: Any) -> World:
     arm = METHODS.get(method)(w.config.hyper)
     state = arm.setup(w)
     for round_ in range(1, n + 1):
-        w.begin(round_)
+        w.session.tally.begin(round_)
         state = arm.round(state, w)
     return w
 
@@ -79,7 +79,7 @@ def test_only_participants_count() -> None:
 @pytest.mark.parametrize("n", [1, 3])
 def test_fedproto_sends_prototypes(n: int) -> None:
     w = rounds("fedproto", n)
-    owned = w.federation.owned
+    owned = w.session.draws.federation.owned
     assert w.air.per_client_round()["up"] == pytest.approx(error_free(4 * owned.sum() / 3))
     existing = owned.any(0).sum()
     assert w.air.per_client_round()["down"] == pytest.approx(error_free(4 * existing * (n - 1) / n))  # none at first
@@ -92,7 +92,7 @@ def test_fedcl_sends_features_and_labels_up_and_gradients_down(chunk: int, parti
     w = rounds("fedcl", chunk=chunk, train={"local_epochs": (1, 2, 3), "participation": participation})
     samples, clients = 0, 0
     for round_ in (1, 2):
-        w.round = round_
+        w.session.draws.round = round_
         ids = w.sample()
         clients = len(ids)
         samples += sum(SIZES[k] * (1, 2, 3)[k] for k in ids)
@@ -101,12 +101,12 @@ def test_fedcl_sends_features_and_labels_up_and_gradients_down(chunk: int, parti
     up = traffic(4 * mean, labels, 2 * mean + labels / 4, clients)
     assert w.air.per_client_round()["up"] == pytest.approx(up)
     assert w.air.per_client_round()["down"] == pytest.approx(traffic(4 * mean, 0, 2 * mean, clients))
-    assert w.visited == samples
+    assert w.session.tally.visited == samples
 
 
 def test_a_pass_more_goes_up_only() -> None:
     w = worlds.world("fedcl", SIZES, air=AIR)
-    w.count_uplink(np.array([0, 2]))
+    w.session.tally.uplink(np.array([0, 2]))
     labels = 10 * math.log2(3)
     assert w.air.totals["up"].floats == 40 and w.air.totals["up"].bits == pytest.approx(labels)
     assert w.air.totals["up"].uses == pytest.approx(20 + labels / 4) and w.air.totals["down"].uses == 0
@@ -115,10 +115,10 @@ def test_a_pass_more_goes_up_only() -> None:
 def test_counters_come_back() -> None:
     w = rounds("fedcl")
     fresh = worlds.world("fedcl", SIZES, air=AIR)
-    fresh.resume(w.counters())
-    assert fresh.counters() == w.counters()
-    assert fresh.snr_received_db()["train_up"] == pytest.approx(10, abs=2.5)
-    assert fresh.measured == w.measured
+    fresh.session.resume(w.session.counters())
+    assert fresh.session.counters() == w.session.counters()
+    assert fresh.session.tally.snr_received_db()["train_up"] == pytest.approx(10, abs=2.5)
+    assert fresh.session.tally.measured == w.session.tally.measured
 
 
 # -- uncoded exchange ------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_noise_is_keyed_by_direction_name_round_and_client() -> None:
     one = noise("up", "x", [3, 5])
     assert torch.equal(one[1], noise("up", "x", [5])[0])  # neighbours do not matter
     assert not torch.equal(one, noise("down", "x", [3, 5])) and not torch.equal(one, noise("up", "y", [3, 5]))
-    w.begin(2)
+    w.session.tally.begin(2)
     assert not torch.equal(one, noise("up", "x", [3, 5]))
 
 

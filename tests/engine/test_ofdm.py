@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.train.fit import Context
+from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
@@ -38,7 +38,8 @@ def test_chunks_change_nothing(channel: dict[str, Any]) -> None:
     trained = []
     for chunk in (1, 3, 4):
         w = make(channel, chunk=chunk, train={"local_epochs": 2})
-        trained.append(w.fit(w.population(), task)[:2])
+        fitted = w.fit(w.population(), task)
+        trained.append((fitted.models, fitted.log))
     alone, alone_log = trained[0]
     for together, log in trained[1:]:
         torch.testing.assert_close(log["loss"], alone_log["loss"], rtol=1e-10, atol=1e-10)

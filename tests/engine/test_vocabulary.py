@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from semcom.engine.random import keyed
+from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import gradients
-from semcom.engine.train.fit import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase, Take
-from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.parts.distance import proximal
 from tests import worlds
@@ -45,10 +44,12 @@ from tests.engine.visits import (
 def test_gradients_are_descended_as_an_objective_is(chunk: int, train: dict[str, Any]) -> None:
     w = make(chunk=chunk, train=train)
     pop = w.population()
-    one, log, _ = w.fit(pop, task)
-    other, other_log, _ = w.fit(pop, gradient=slope)
+    fitted = w.fit(pop, task)
+    one, log = fitted.models, fitted.log
+    fitted = w.fit(pop, Gradient(slope))
+    other, other_log = fitted.models, fitted.log
     assert worlds.gap(one, other) == 0 and torch.equal(log["loss"], other_log["loss"])
-    assert set(other_log) == {"loss", "size"} == set(w.log)
+    assert set(other_log) == {"loss", "size"} == set(w.session.tally.log)
     sizes = [[2] * (n // 2) + [1] * (n % 2) for n in SIZES]
     assert other_log["size"].tolist() == pytest.approx([sum(s * s for s in mine) / sum(mine) for mine in sizes])
 
@@ -59,7 +60,7 @@ def test_along_a_gradient_of_ones_every_weight_falls_by_the_rate() -> None:
 
     w = make(train={"lr": 0.25})
     pop = w.population()
-    after = w.fit(pop, gradient=ones, train="head.")[0]
+    after = w.fit(pop, Gradient(ones), train="head.").models
     for k, n in enumerate(2 * PER_EPOCH):
         for name, t in worlds.client(pop, k).items():
             torch.testing.assert_close(worlds.client(after, k)[name], t - 0.25 * int(n) * name.startswith("head."))
@@ -92,7 +93,7 @@ def test_other_gradients_are_refused(change: Callable[[Any], Any], message: str)
         return change(grads), log
 
     with pytest.raises(RuntimeError, match=message):
-        trained(make(), None, gradient=wrong, train="head.")
+        trained(make(), Gradient(wrong), train="head.")
 
 
 def test_a_loss_that_is_not_one_per_client_is_refused() -> None:
@@ -110,9 +111,11 @@ def test_a_loss_that_is_not_one_per_client_is_refused() -> None:
 def test_another_model_is_that_of_the_client(chunk: int, kind: str, shared: Any, subset: tuple[int, ...]) -> None:
     """Steps of lr on half the squared distance: w_S = a + (1 - lr)^S (w_0 - a), for mixed architectures too."""
     ids, w = np.array(subset), make(chunk=chunk, **MIXED)
-    pop = w.population().rows(ids)
+    pop = w.population().select(ids)
     goal = w.population(shared).map(lambda name, t: 1 - t / 2)
-    after, log, _ = w.fit(pop, pull, **{kind: {"goal": goal.rows(ids) if chunk == 2 else goal}})
+    given = Given(**{kind: {"goal": goal.select(ids) if chunk == 2 else goal}})
+    fitted = w.fit(pop, pull, given=given)
+    after, log = fitted.models, fitted.log
     for i, k in enumerate(subset):
         steps = 2 * int(PER_EPOCH[k])
         a, before, now = (worlds.client(p, k) for p in (goal, pop, after))
@@ -147,7 +150,7 @@ def test_an_anchor_is_not_called_over_a_link(kind: str) -> None:
         logits.append((context.models["other"].decode(features, batch), features))
         return task(model, batch, context)
 
-    w.fit(pop, decoded, anchors={"other": pop})
+    w.fit(pop, decoded, given=Given(anchors={"other": pop}))
     got, features = logits[0]
     order = [0, 3, 1, 2]  # most steps first
     for i, k in enumerate(order):
@@ -156,7 +159,7 @@ def test_an_anchor_is_not_called_over_a_link(kind: str) -> None:
         torch.testing.assert_close(got[i], expected, rtol=0, atol=1e-12)
     message = r"^the link has no draw for the model 'other': give it to fit as frozen, not anchor$"
     with pytest.raises(RuntimeError, match=message):
-        w.fit(pop, lambda m, b, c: task_loss(c.models["other"](b)[1], b), anchors={"other": pop})
+        w.fit(pop, lambda m, b, c: task_loss(c.models["other"](b)[1], b), given=Given(anchors={"other": pop}))
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
@@ -172,11 +175,11 @@ def test_a_frozen_model_moves_nothing(chunk: int) -> None:
     for objective, given in ((task, False), (task, True), (calls, True)):
         w = make(chunk=chunk)
         pop = w.population()
-        old = w.fit(pop, task, epochs=1, stream="old")[0]
+        old = w.fit(pop, task, phase=Phase(epochs=1, stream="old")).models
         before = old.map(lambda name, t: t.clone())
-        results.append(w.fit(pop, objective, frozen={"old": old} if given else {})[0])
+        results.append(w.fit(pop, objective, given=Given(frozen={"old": old} if given else {})).models)
         assert worlds.gap(old, before) == 0
-        counters.append(w.counters())
+        counters.append(w.session.counters())
     assert worlds.gap(results[0], results[1]) == 0 == worlds.gap(results[0], results[2])
     assert counters[0] == counters[1] == counters[2]
 
@@ -185,7 +188,7 @@ def test_a_frozen_model_is_in_evaluation_mode() -> None:
     """Over an ideal link its logits are those of torch's own layers with the running statistics."""
     w = make(channel={"kind": "ideal"})
     pop = w.population()
-    old = w.fit(pop, task, stream="old")[0]
+    old = w.fit(pop, task, phase=Phase(stream="old")).models
     logits = seen(w, pop, lambda m, b, c: c.models["old"](b)[1], frozen={"old": old})
     x = seen(w, pop, images)
     for k in range(4):
@@ -205,18 +208,13 @@ def test_a_frozen_model_has_draws_of_its_own(chunk: int) -> None:
     clean = seen(w, pop, lambda m, b, c: m.encode(b), train="head.")
     for name, found in heard.items():
         for k, got in found.items():
-            sizes = w.plan(k, phase_of(w)).sizes
+            sizes = w.session.draws.sizes(k, Phase())
             generator = keyed("cpu", w.config.seed, f"train/{name}" if name else "train", "uplink", 1, k)
-            rows = w.training_link.draw(sizes, 4, generator, torch.float64)
-            rows, snr = {n: t[None] for n, t in rows.items()}, w.snr_db("up", np.array([k]))
-            expected = w.training_link(clean[k][None], rows, snr)[0]
+            rows = w.session.draws.training_link.draw(sizes, 4, generator, torch.float64)
+            rows, snr = {n: t[None] for n, t in rows.items()}, w.session.draws.snr_db("up", np.array([k]))
+            expected = w.session.draws.training_link(clean[k][None], rows, snr)[0]
             torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
     assert not any(same(heard[a], heard[b]) for a, b in (("one", "two"), ("one", ""), ("two", "")))
-
-
-def phase_of(w: World) -> Phase:
-    """The main phase of two epochs."""
-    return Phase("train", "", 2, None, w.config.train.batch_size or 0)
 
 
 # -- further mini-batches --------------------------------------------------------------------------------------------
@@ -254,15 +252,15 @@ def test_another_mini_batch_has_its_own_order_and_covers_the_data(chunk: int) ->
     }
     labels = seen(w, pop, lambda m, b, c: c.takes["inner"].y, takes=(Take("inner"),))
     for k, n in enumerate(SIZES):
-        index = w.federation.train[k]
-        table = w.federation.gather(index, torch.float64)
+        index = w.session.draws.federation.train[k]
+        table = w.session.draws.federation.gather(index, torch.float64)
         for visited in (main[k], own["inner"][k], own["third"][k]):
             assert len(visited) == 2 * n
             for epoch in visited.split(n):
                 match = (epoch.flatten(1)[:, None] == table.flatten(1)[None]).all(-1)
                 assert (match.sum(0) == 1).all() and (match.sum(1) == 1).all()
         place = (own["inner"][k].flatten(1)[:, None] == table.flatten(1)[None]).all(-1).double().argmax(1)
-        assert torch.equal(labels[k], w.federation.labels[index][place])
+        assert torch.equal(labels[k], w.session.draws.federation.labels[index][place])
     assert not same(main, own["inner"]) and not same(own["inner"], own["third"])
 
 
@@ -272,7 +270,7 @@ def test_a_take_shifts_no_draw_and_is_counted() -> None:
     for takes in ((), (Take("inner"), Take("again", same=True))):
         w = make()
         results.append(trained(w, takes=takes))
-        counters.append(w.counters())
+        counters.append(w.session.counters())
     assert worlds.gap(*results) == 0
     assert [c["visited"] for c in counters] == [2 * 16, 3 * 2 * 16]
     for way in ("up", "down"):
@@ -293,7 +291,7 @@ def test_a_step_at_the_inner_batch_s_gradient() -> None:
         return gradient
 
     takes = (Take("inner"),)
-    one, two = (trained(make(chunk=c), None, gradient=adapted(0.5), takes=takes) for c in (1, 4))
+    one, two = (trained(make(chunk=c), Gradient(adapted(0.5)), takes=takes) for c in (1, 4))
     assert worlds.gap(one, two) < 1e-10
-    still = trained(make(), None, gradient=adapted(0.0), takes=takes)
+    still = trained(make(), Gradient(adapted(0.0)), takes=takes)
     assert worlds.gap(still, trained(make())) == 0 and worlds.gap(one, still) > 1e-3

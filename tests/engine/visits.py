@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 
 from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.descent import gradients
-from semcom.engine.train.fit import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.parts.distance import proximal
@@ -44,6 +46,15 @@ def slope(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str
     return gradients(loss, model.params), {"loss": loss, "size": batch.count}
 
 
+def arguments(**options: Any) -> dict[str, Any]:
+    """The arguments of `World.fit` for options that name fields of `Given` and `Phase` along with its own."""
+    sorted_: dict[str, dict[str, Any]] = {"given": {}, "phase": {}, "": {}}
+    owners = {f.name: kind for kind, cls in (("given", Given), ("phase", Phase)) for f in dataclasses.fields(cls)}
+    for name, value in options.items():
+        sorted_[owners.get(name, "")][name] = value
+    return {"given": Given(**sorted_["given"]), "phase": Phase(**sorted_["phase"]), **sorted_[""]}
+
+
 See = Callable[[StackedModel, Batch, Context], Tensor]
 
 
@@ -53,11 +64,11 @@ def seen(w: World, pop: Population, see: See, **options: Any) -> dict[int, Tenso
 
     def objective(model: StackedModel, batch: Batch, context: Context) -> Tensor:
         values = see(model, batch, context).detach().clone()
-        for i, k in enumerate(context.rows["id"].tolist()):
+        for i, k in enumerate(context.per_client["id"].tolist()):
             found[k].append(values[i][batch.weight[i] > 0])
         return task(model, batch, context)
 
-    w.fit(pop, objective, rows={"id": torch.as_tensor(pop.ids)}, **options)
+    w.fit(pop, objective, **arguments(per_client={"id": torch.as_tensor(pop.ids)}, **options))
     return {k: torch.cat(parts) for k, parts in found.items()}
 
 
@@ -75,7 +86,7 @@ def received(model: StackedModel, batch: Batch, context: Context) -> Tensor:
 
 
 def trained(w: World, objective: Any = task, **options: Any) -> Population:
-    return w.fit(w.population(), objective, **options)[0]
+    return w.fit(w.population(), objective, **arguments(**options)).models
 
 
 def pull(model: StackedModel, batch: Batch, context: Context) -> Tensor:

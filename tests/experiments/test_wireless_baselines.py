@@ -42,7 +42,7 @@ def test_with_uses_in_plenty_the_accuracy_is_that_of_clean_images(result: Result
 
 def test_a_lost_image_is_taken_for_the_most_frequent_class(result: Result) -> None:
     """32 uses hold no image, and at -10 dB there is no scheme: by hand from the labels."""
-    federation, shares = result.world.federation, []
+    federation, shares = result.world.session.draws.federation, []
     for client in range(3):
         counts = federation.labels[federation.train[client]].bincount()
         shares.append((federation.labels[federation.test[client]] == counts.argmax()).double().mean().item())

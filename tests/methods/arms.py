@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
@@ -36,7 +36,7 @@ def rounds(world: World, method: Method | None = None, n: int = 1) -> list[Any]:
     method = method or METHODS.get(world.config.method)(world.config.hyper)
     states = [method.setup(world)]
     for r in range(1, n + 1):
-        world.begin(r)
+        world.session.tally.begin(r)
         states.append(method.round(states[-1], world))
     return states
 
@@ -45,7 +45,7 @@ def ended(world: World, method: Method | None = None, n: int = 1) -> tuple[Any, 
     """The State after n rounds, and what is evaluated then: after the method's last stage, if it has one."""
     method = method or METHODS.get(world.config.method)(world.config.hyper)
     state = rounds(world, method, n)[-1]
-    world.begin(n + 1)
+    world.session.tally.begin(n + 1)
     return state, method.finish(state, world) or method.views(state, world)
 
 

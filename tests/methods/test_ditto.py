@@ -65,7 +65,7 @@ def test_the_pull_is_towards_the_model_as_received() -> None:
     for parameters in ("ideal", "analog"):
         w = toy_world("ditto", channel={"kind": "awgn"}, air={"parameters": parameters})
         rounds(w)
-        assert (w.log["distance"] > 0).all() == (parameters == "analog")
+        assert (w.session.tally.log["distance"] > 0).all() == (parameters == "analog")
 
 
 def test_absent_clients_keep_their_models() -> None:
@@ -82,9 +82,11 @@ def test_what_is_logged_and_evaluated() -> None:
     method = Ditto(w.config.hyper)
     state = rounds(w, method)[-1]
     rounds(fedavg)
-    assert set(w.log) == {"loss", "task", "distance", "global/loss"}
-    np.testing.assert_allclose(w.log["loss"], w.log["task"] + w.log["distance"], rtol=1e-12)
-    assert torch.equal(w.log["global/loss"], fedavg.log["loss"])
+    assert set(w.session.tally.log) == {"loss", "task", "distance", "global/loss"}
+    np.testing.assert_allclose(
+        w.session.tally.log["loss"], w.session.tally.log["task"] + w.session.tally.log["distance"], rtol=1e-12
+    )
+    assert torch.equal(w.session.tally.log["global/loss"], fedavg.session.tally.log["loss"])
     views = method.views(state, w)
     assert list(views) == ["personal", "global"]
     assert views["personal"].population is state.personal and views["global"].population is state.model

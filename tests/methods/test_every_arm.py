@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, Resting
 from semcom.engine.store.rows import Disk
 from semcom.engine.train import fit
-from semcom.engine.train.fit import Context
+from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.visit import confusion
-from semcom.engine.world import World
+from semcom.engine.train.view import confusion
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
@@ -134,7 +134,7 @@ def evaluated(arm: str, n: int = 3, **overrides: Any) -> list[Population]:
 def test_clients_permute(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relabelling the clients relabels the results. Full batches on an ideal link, so that no draw belongs to an id."""
     of_nobody = lambda self, ids, n, p, *key: torch.full((len(ids), max(n), p), 0.3, dtype=self.dtype)  # noqa: E731
-    monkeypatch.setattr(World, "uniforms", of_nobody)
+    monkeypatch.setattr(Draws, "uniforms", of_nobody)
     data, order = random_federation((7, 5, 3)), [2, 0, 1]
     swapped = dataclasses.replace(
         data,
@@ -177,7 +177,7 @@ def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
     method = METHODS.get(arm)(w.config.hyper)
     state = rounds(w, method)[-1]
     before = flat(state).clone()
-    w.begin(2)
+    w.session.tally.begin(2)
     method.round(state, w)
     assert torch.equal(flat(state), before)
 
@@ -210,11 +210,11 @@ def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
     w = world(arm)
     method = METHODS.get(arm)(w.config.hyper)
     half = rounds(w, method)[-1]
-    w.begin(2)
+    w.session.tally.begin(2)
     straight = method.round(half, w)
     again = world(arm)
     template = method.setup(again)
-    again.begin(2)
+    again.session.tally.begin(2)
     resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
     assert torch.equal(flat(straight), flat(resumed))
 
@@ -246,7 +246,7 @@ def test_a_class_of_absent_owners_keeps_its_prototype(arm: str, hyper: dict[str,
     state, seen = method.setup(w), set()
     held = operator.attrgetter("centroids" if arm in ("fedcl", "fedcosr") else "prototypes")
     for r in range(1, 9):
-        w.begin(r)
+        w.session.tally.begin(r)
         ids = set(w.sample().tolist())
         newest = method.round(state, w)
         seen |= ids
@@ -293,7 +293,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Ops, Words]]:
         active.pop().close()
         return old(self)
 
-    for cls in (fit.Feed, fit.Blind):
+    for cls in (fit.ClientFeed, fit.ServerFeed):
         monkeypatch.setattr(cls, "__init__", after(cls, cls.__init__))
     monkeypatch.setattr(fit.Chunk, "finite", end)
     return seen
@@ -359,7 +359,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
         w = world(arm, sizes=(7, 5, 3, 6), store=store, out=str(tmp_path), train={"participation": 0.5})
         method = METHODS.get(arm)(w.config.hyper)
         states = rounds(w, method, n=3)
-        counts = confusion(w, method.views(states[-1], w), None, w.federation.test)
+        counts = confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
         shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, Resting)]
         assert shelves and all(isinstance(shelf, Disk) == (store == "disk") for shelf in shelves)
@@ -380,7 +380,7 @@ def test_a_round_costs_what_its_clients_cost(arm: str) -> None:
         method = METHODS.get(arm)(w.config.hyper)
         state = rounds(w, method, n=1)[-1]
         with Ops() as ops:
-            w.begin(2)
+            w.session.tally.begin(2)
             method.round(state, w)
         spent.append((ops.names, ops.bytes))
     assert sorted(spent[0][0]) == sorted(spent[1][0])

@@ -79,8 +79,8 @@ def epochs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[int], list[float]
 
     def fit(self: World, pop: Population, *args: Any, old: Any = World.fit, **named: Any) -> Any:
         answer = old(self, pop, *args, **named)
-        if named.get("stream") == "ala":
-            seen.append((pop.ids.tolist(), answer[1]["loss"].tolist()))
+        if "phase" in named and named["phase"].stream == "ala":
+            seen.append((pop.ids.tolist(), answer.log["loss"].tolist()))
         return answer
 
     monkeypatch.setattr(World, "fit", fit)
@@ -96,7 +96,7 @@ def test_a_client_learns_long_only_once(epochs: Seen) -> None:
     method = FedALA(w.config.hyper)
     state, learned = method.setup(w), set()
     for r in range(1, 7):
-        w.begin(r)
+        w.session.tally.begin(r)
         epochs.clear()
         newest = method.round(state, w)
         ids = w.sample().tolist()
@@ -107,7 +107,7 @@ def test_a_client_learns_long_only_once(epochs: Seen) -> None:
             assert [clients for clients, _ in epochs] == ([ids, new, new] if new else [ids])
             learned |= set(ids)
             assert set(np.flatnonzero(newest.learned)) == learned
-            assert len(w.log["ala/loss"]) == 2
+            assert len(w.session.tally.log["ala/loss"]) == 2
         for k in set(range(4)) - set(ids):
             for pop in ("initialised", "trained", "weights"):
                 assert torch.equal(*(client(getattr(s, pop), k)["head.0.weight"] for s in (state, newest)))
@@ -121,7 +121,7 @@ def test_w_learns_from_a_part_of_the_samples() -> None:
     for hyper in ({"p": 0}, {"cap": 3}):
         w = world("fedala", hyper=hyper)
         rounds(w, n=3)
-        visited.append(w.visited)
+        visited.append(w.session.tally.visited)
     assert visited[0] == 3 * (7 + 5 + 3) and visited[1] - visited[0] == (3 + 1) * (6 + 4 + 2)
 
 

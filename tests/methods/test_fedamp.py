@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semcom.config import ConfigError
 from semcom.engine.store.population import gram
+from semcom.engine.train.context import Fitted
 from semcom.engine.world import World
 from semcom.methods.fedamp import FedAMP
 from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, play, rounds
@@ -73,8 +74,12 @@ def test_two_rounds_by_hand(weights: str, sigma: float | None, alpha: float, sta
             assert_toy(as_toy(state.model, k), own[k])
         alpha /= 2
     assert min(distance) > 1e-4
-    np.testing.assert_allclose(w.log["distance"], distance, rtol=1e-9)
-    np.testing.assert_allclose(w.log["loss"], w.log["task"] + LAM / alpha / 4 * w.log["distance"], rtol=1e-12)
+    np.testing.assert_allclose(w.session.tally.log["distance"], distance, rtol=1e-9)
+    np.testing.assert_allclose(
+        w.session.tally.log["loss"],
+        w.session.tally.log["task"] + LAM / alpha / 4 * w.session.tally.log["distance"],
+        rtol=1e-12,
+    )
 
 
 def test_the_server_step_in_the_cases_above() -> None:
@@ -186,8 +191,8 @@ def test_buffers_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     w = world("fedamp", channel={"kind": "ideal"})
     method = FedAMP(w.config.hyper)
     state = rounds(w, method)[-1]
-    monkeypatch.setattr(World, "fit", lambda self, pop, *_, **__: (pop, {}, {}))
-    w.begin(2)
+    monkeypatch.setattr(World, "fit", lambda self, pop, *_, **__: Fitted(pop, {}, {}))
+    w.session.tally.begin(2)
     mixed, before = method.round(state, w).model.named(), state.model.named()
     xi = method.attention(gram(state.model), 1e4)
     for name in ("encoder.1.running_mean", "encoder.1.running_var", "head.0.weight"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.train.visit import confusion
+from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, storages, toy_world
 from tests.worlds import gap, world
@@ -49,7 +49,7 @@ def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
     w = world(arm, hyper={"tune_epochs": 0})
     state, views = ended(w)
     assert views["personal"].population is views["global"].population is state.model
-    counts = confusion(w, views, None, w.federation.test)
+    counts = confusion(w.session, views, None, w.session.draws.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
 
 
@@ -60,7 +60,7 @@ def test_fine_tuning_makes_copies(tune: str) -> None:
     method = METHODS.get("fedavg_ft")(w.config.hyper)
     state = rounds(w, method)[-1]
     before, sent = flat(state).clone(), w.air.counters()
-    w.begin(2)
+    w.session.tally.begin(2)
     personal = method.finish(state, w)["personal"].population
     assert torch.equal(flat(state), before) and w.air.counters()["up"] == sent["up"]
     for name, t in personal.named().items():
@@ -75,7 +75,7 @@ def test_fine_tuning_draws_anew() -> None:
     method = METHODS.get("fedavg_ft")(w.config.hyper)
     state, found = rounds(w, method)[-1], []
     for r in (2, 3, 3):
-        w.begin(r)
+        w.session.tally.begin(r)
         found.append(method.finish(state, w)["personal"].population)
     assert gap(found[0], found[1]) > 0 and gap(found[1], found[2]) == 0
 
@@ -85,7 +85,7 @@ def test_only_those_who_are_tested_tune(arm: str) -> None:
     """As they would among all."""
     some, everyone = (ended(world(arm, train={"eval_clients": n}))[1] for n in (2, None))
     one, other = some["personal"].population, everyone["personal"].population
-    assert len(one.ids) == 2 and gap(one, other.rows(one.ids)) == 0
+    assert len(one.ids) == 2 and gap(one, other.select(one.ids)) == 0
     assert len(some["global"].population.ids) == 3
 
 

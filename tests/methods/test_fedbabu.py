@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
-from semcom.engine.train.visit import confusion
+from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
@@ -24,7 +24,7 @@ def test_rounds_and_fine_tuning_by_hand() -> None:
         start = mean([once[k].step(X[k], Y[k], 0.5).under(start) for k in (0, 1)], [3 / 5, 2 / 5])
         for k in (0, 1):
             assert_toy(as_toy(state.model, k), start)
-    w.begin(3)
+    w.session.tally.begin(3)
     views = method.finish(after[-1], w)
     assert list(views) == ["global", "personal"] and views["global"].population is after[-1].model
     for k in (0, 1):
@@ -56,7 +56,7 @@ def test_no_epochs_are_no_fine_tuning() -> None:
     w = world("fedbabu", hyper={"tune_epochs": 0})
     state, views = ended(w, n=2)
     assert views["personal"].population is views["global"].population is state.model
-    counts = confusion(w, views, None, w.federation.test)
+    counts = confusion(w.session, views, None, w.session.draws.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
 
 
@@ -65,7 +65,7 @@ def test_fine_tuning_makes_copies() -> None:
     method = METHODS.get("fedbabu")(w.config.hyper)
     state = rounds(w, method)[-1]
     before = flat(state).clone()
-    w.begin(2)
+    w.session.tally.begin(2)
     personal = method.finish(state, w)["personal"].population
     assert torch.equal(flat(state), before)
     assert all(len(t.unique(dim=0)) == 3 for t in personal.named().values())

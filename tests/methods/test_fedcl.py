@@ -43,10 +43,11 @@ def test_round_by_hand() -> None:
         assert_toy(as_toy(after.model, k), type(common)(trained[k].W, common.V, common.b))
 
 
-def test_scg_step_by_hand() -> None:
-    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out."""
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_scg_step_by_hand(weight_decay: float) -> None:
+    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out; decay is for the clients alone."""
     lr = 0.5
-    start, after = rounds(toy_world("fedcl", lr=lr))
+    start, after = rounds(toy_world("fedcl", lr, train={"weight_decay": weight_decay}))
     t = {n: v.numpy() for n, v in client(start.scg, 0).items()}
     local = np.stack(
         [

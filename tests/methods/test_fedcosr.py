@@ -140,7 +140,7 @@ def test_traffic(separate: bool) -> None:
     w = world("fedcosr", sizes=(7, 5, 3), hyper={"separate": separate})
     state = rounds(w, n=2)[-1]
     part = state.model.numbers(FedCoSR(w.config.hyper).averages).sum()
-    owned, d = w.federation.owned, 4
+    owned, d = w.session.draws.federation.owned, 4
     assert w.air.totals["up"].floats == 2 * (part + owned.sum() * d)
     assert w.air.totals["down"].floats == 2 * part + 3 * owned.any(0).sum() * d
 
@@ -151,7 +151,7 @@ def test_an_absent_client_keeps_its_regulariser() -> None:
     method = FedCoSR(w.config.hyper)
     state, moved = method.setup(w), 0
     for r in range(1, 9):
-        w.begin(r)
+        w.session.tally.begin(r)
         here, newest = torch.zeros(4, dtype=torch.bool), method.round(state, w)
         here[w.sample()] = True
         assert torch.equal(newest.regulariser[~here], state.regulariser[~here])
@@ -167,7 +167,7 @@ def test_who_has_no_sample_of_a_known_class_has_no_regulariser() -> None:
     method = FedCoSR(w.config.hyper)
     state = rounds(w, method)[-1]
     q = torch.tensor([[1.0, 2.0], [0.0, 0.0], [2.0, -1.0], [3.0, 1.0]], dtype=torch.float64)
-    w.begin(2)
+    w.session.tally.begin(2)
     some, none = (
         dataclasses.replace(state, centroids=Prototypes(q, torch.tensor([first, False, True, True])))
         for first in (True, False)
@@ -191,7 +191,7 @@ def test_centroids_are_those_of_the_trained_model() -> None:
     state = rounds(w)[-1]
     again = world("fedcosr", channel={"kind": "ideal"}, train={"local_epochs": 3})
     assert not torch.equal(rounds(again)[-1].centroids.values, state.centroids.values)
-    assert w.visited == w.federation.train.sizes.sum()
+    assert w.session.tally.visited == w.session.draws.federation.train.sizes.sum()
 
 
 def test_clipped_weights_lie_in_the_unit_interval() -> None:

@@ -61,7 +61,13 @@ def test_losses_by_hand() -> None:
     """One epoch of full batches: what the predictor's only step begins with, after the other two phases."""
     w = toy_world("fedcrc")
     before, after = rounds(w)
-    assert set(w.log) == {"loss", "personal/loss", "predictor/loss", "predictor/task", "predictor/divergence"}
+    assert set(w.session.tally.log) == {
+        "loss",
+        "personal/loss",
+        "predictor/loss",
+        "predictor/task",
+        "predictor/divergence",
+    }
     start = as_toy(before.model, 0)
     for k in (0, 1):
         body = start.step(X[k], Y[k], 0.5).under(start)
@@ -72,7 +78,7 @@ def test_losses_by_hand() -> None:
         expected["loss"] = -np.log(start.probabilities(X[k])[n, Y[k]]).mean()
         expected["personal/loss"] = task  # h_k begins as phi_g does
         for name, value in expected.items():
-            assert float(w.log[name][k]) == pytest.approx(value, abs=1e-12), name
+            assert float(w.session.tally.log[name][k]) == pytest.approx(value, abs=1e-12), name
 
 
 @pytest.mark.parametrize(
@@ -120,12 +126,12 @@ def test_traffic() -> None:
     w = world("fedcrc", sizes=(7, 5, 3, 6), train={"participation": 0.5, "local_epochs": 3})
     seen, numbers = 0, 0
     for r in (1, 2):
-        w.begin(r)
+        w.session.tally.begin(r)
         ids = w.sample()
-        seen += 7 * w.federation.train.sizes[ids].sum()
+        seen += 7 * w.session.draws.federation.train.sizes[ids].sum()
         numbers += len(ids) * rounds(w, n=0)[0].model.numbers(PARTS)[0]
     rounds(w, n=2)
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == numbers and w.visited == seen
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == numbers and w.session.tally.visited == seen
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -133,7 +139,7 @@ def test_the_predictor_has_one_epoch_however_long_the_others_are(steps: int) -> 
     w = world("fedcrc", sizes=(7, 5, 3), train={"batch_size": 2, "local_steps": steps})
     rounds(w)
     # of 4, 3 and 2 batches in an epoch, the last of one sample
-    assert w.visited == {1: 2 * 6, 4: 2 * (7 + (5 + 2) + 2 * 3)}[steps] + 15
+    assert w.session.tally.visited == {1: 2 * 6, 4: 2 * (7 + (5 + 2) + 2 * 3)}[steps] + 15
 
 
 @pytest.mark.parametrize(

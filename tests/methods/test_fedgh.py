@@ -60,10 +60,10 @@ def test_two_rounds_by_hand(momentum: float) -> None:
 
 def features(pop: Population, w: World, k: int) -> tuple[np.ndarray, np.ndarray]:
     """What a client's encoder makes of its training images in evaluation mode, over an ideal link, and their labels."""
-    index = w.federation.train[k]
+    index = w.session.draws.federation.train[k]
     head = {"head.0.weight": torch.eye(4).double(), "head.0.bias": torch.zeros(4).double()}
-    x = w.federation.gather(index, torch.float64)
-    return plain({**client(pop, k), **head}, x).numpy(), w.federation.labels[index].numpy()
+    x = w.session.draws.federation.gather(index, torch.float64)
+    return plain({**client(pop, k), **head}, x).numpy(), w.session.draws.federation.labels[index].numpy()
 
 
 def test_the_schedule_of_the_run_is_not_the_base_stations() -> None:
@@ -152,14 +152,14 @@ def test_traffic() -> None:
     up, down, seen = 0, 0, 0
     state = rounds(w, n=0)[0]
     head = state.model.numbers("head.")
-    assert head.tolist() == [4 * 6 + 6] * 4 and not w.federation.owned.all(1).any()
+    assert head.tolist() == [4 * 6 + 6] * 4 and not w.session.draws.federation.owned.all(1).any()
     for r in (1, 2, 3):
-        w.begin(r)
+        w.session.tally.begin(r)
         ids = w.sample()
-        up, down = up + 4 * w.federation.owned[ids].sum(), down + head[ids].sum()
-        seen += 2 * w.federation.train.sizes[ids].sum()
+        up, down = up + 4 * w.session.draws.federation.owned[ids].sum(), down + head[ids].sum()
+        seen += 2 * w.session.draws.federation.train.sizes[ids].sum()
     rounds(w, n=3)
-    assert w.air.totals["up"].floats == up and w.air.totals["down"].floats == down and w.visited == seen
+    assert w.air.totals["up"].floats == up and w.air.totals["down"].floats == down and w.session.tally.visited == seen
 
 
 def test_the_base_station_logs_its_loss_apart() -> None:
@@ -170,8 +170,8 @@ def test_the_base_station_logs_its_loss_apart() -> None:
     pairs = [p for k in (0, 1) for p in class_means(as_toy(after.trained, k).features(X[k]), Y[k])]
     logits = [head.V @ mean + head.b for mean, _ in pairs]
     losses = [np.log(np.exp(z).sum()) - z[c] for z, (_, c) in zip(logits, pairs, strict=True)]
-    assert set(w.log) == {"loss", "phi/loss"}
-    assert w.log["phi/loss"].tolist() == pytest.approx([np.mean(losses)], abs=1e-12)
+    assert set(w.session.tally.log) == {"loss", "phi/loss"}
+    assert w.session.tally.log["phi/loss"].tolist() == pytest.approx([np.mean(losses)], abs=1e-12)
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])

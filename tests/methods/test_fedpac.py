@@ -109,17 +109,17 @@ def test_a_class_without_global_prototype_has_the_clients_own(monkeypatch: pytes
     fit = w.fit
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        seen.append((kwargs.get("rows"), kwargs.get("shared")))
+        seen.append(kwargs.get("given"))
         return fit(*args, **kwargs)
 
     monkeypatch.setattr(w, "fit", watched)
-    w.begin(2)
+    w.session.tally.begin(2)
     method.round(gone, w)
-    own = moments(w, state.model.rows(np.arange(3)), "statistics")[0]
-    (_, _), (rows, shared) = seen
-    assert shared["known"].tolist() == [True, True, True]
-    assert torch.equal(rows["targets"][:, 1], own[:, 1])
-    assert torch.equal(rows["targets"][:, [0, 2]], state.prototypes.values[[0, 2]].expand(3, -1, -1))
+    own = moments(w, state.model.select(np.arange(3)), "statistics")[0]
+    _, given = seen
+    assert given.common["known"].tolist() == [True, True, True]
+    assert torch.equal(given.per_client["targets"][:, 1], own[:, 1])
+    assert torch.equal(given.per_client["targets"][:, [0, 2]], state.prototypes.values[[0, 2]].expand(3, -1, -1))
 
 
 def test_absent_clients_keep_their_heads_and_are_in_no_programme() -> None:
@@ -143,7 +143,7 @@ def test_traffic(collaboration: bool) -> None:
     Without combination neither heads nor h and V cross."""
     w = world("fedpac", hyper={"collaboration": collaboration})
     model = rounds(w, n=2)[-1].model
-    n, d, owned = 3, 4, w.federation.owned
+    n, d, owned = 3, 4, w.session.draws.federation.owned
     body, head = model.numbers("encoder.").sum(), model.numbers("head.").sum()
     more = (head, owned.sum() * d + n) if collaboration else (0, 0)
     assert w.air.totals["up"].floats == 2 * (body + owned.sum() * (d + 1) + sum(more))
@@ -162,12 +162,12 @@ def test_noise_on_what_is_not_sent_is_not_heard(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("semcom.methods.fedpac.head_weights", watched)
     w = world("fedpac", classes=5, sizes=(4, 3, 2), air={"parameters": "analog"}, channel={"snr_db": "-10"})
     state = rounds(w, n=3)[-1]
-    unowned = ~torch.as_tensor(w.federation.owned)
+    unowned = ~torch.as_tensor(w.session.draws.federation.owned)
     assert unowned.any() and len(seen) == 3
     for h, variance in seen:
         assert (h[unowned] == 0).all() and (h[~unowned] != 0).all() and (variance >= 0).all()
     assert state.prototypes.values.isfinite().all()
-    assert (state.prototypes.values[~w.federation.owned.any(0)] == 0).all()
+    assert (state.prototypes.values[~w.session.draws.federation.owned.any(0)] == 0).all()
 
 
 @pytest.mark.parametrize(

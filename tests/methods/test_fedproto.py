@@ -64,7 +64,7 @@ def test_classes_without_owner_have_no_prototype() -> None:
     state = rounds(w, method)[-1]
     assert state.prototypes.known.tolist() == [True, True, False]
     view = method.views(state, w)["prototype"]
-    scores = nearest(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.rows)
+    scores = nearest(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.per_client)
     assert (scores[..., 2] == -torch.inf).all()
 
 
@@ -84,7 +84,7 @@ def test_traffic() -> None:
     """Up: d per owned class; down: d per class that exists, none in round 1."""
     w = world("fedproto", sizes=(7, 5, 3))
     rounds(w, n=2)
-    owned, d = w.federation.owned, 4
+    owned, d = w.session.draws.federation.owned, 4
     assert w.air.totals["up"].floats == 2 * owned.sum() * d
     assert w.air.totals["down"].floats == 3 * owned.any(0).sum() * d
 
@@ -93,7 +93,7 @@ def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
     """Without a link in training the prototypes are of clean features; the tests' meter does not see the pass."""
     w = world("fedproto", hyper={"source": "pass"}, train={"through_link": False})
     rounds(w)
-    assert w.meters["test"].signal is None and w.meters["train_up"].snr_db() == float("inf")
+    assert w.session.tally.meters["test"].signal is None and w.session.tally.meters["train_up"].snr_db() == float("inf")
     clean = world("fedproto", hyper={"source": "pass"}, channel={"kind": "ideal"})
     assert torch.equal(rounds(w)[-1].prototypes.values, rounds(clean)[-1].prototypes.values)
 

@@ -24,8 +24,10 @@ def test_two_rounds_by_hand() -> None:
         start = mean([once[k].tied_step(X[k], Y[k], LR, start, MU) for k in (0, 1)], [3 / 5, 2 / 5])
         for k in (0, 1):
             assert_toy(as_toy(state.model, k), start)
-    np.testing.assert_allclose(w.log["distance"], distance, rtol=1e-12)
-    np.testing.assert_allclose(w.log["loss"], w.log["task"] + MU / 2 * w.log["distance"], rtol=1e-12)
+    np.testing.assert_allclose(w.session.tally.log["distance"], distance, rtol=1e-12)
+    np.testing.assert_allclose(
+        w.session.tally.log["loss"], w.session.tally.log["task"] + MU / 2 * w.session.tally.log["distance"], rtol=1e-12
+    )
 
 
 def squared(model: Toy) -> float:
@@ -53,7 +55,7 @@ def test_the_anchor_is_the_model_as_received() -> None:
     """Over a noisy downlink too: at the first step there is nothing to pull back from."""
     w = toy_world("fedprox", channel={"kind": "awgn"}, air={"parameters": "analog"})
     rounds(w)
-    assert (w.log["distance"] == 0).all()
+    assert (w.session.tally.log["distance"] == 0).all()
 
 
 def test_traffic() -> None:

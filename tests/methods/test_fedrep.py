@@ -50,7 +50,10 @@ def test_head_epochs_leave_the_body_alone() -> None:
 def test_phases_are_logged_apart() -> None:
     w = world("fedrep")
     rounds(w)
-    assert set(w.log) == {"loss", "head/loss"} and (w.log["loss"] != w.log["head/loss"]).all()
+    assert (
+        set(w.session.tally.log) == {"loss", "head/loss"}
+        and (w.session.tally.log["loss"] != w.session.tally.log["head/loss"]).all()
+    )
 
 
 def test_traffic() -> None:

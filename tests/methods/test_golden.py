@@ -23,9 +23,9 @@ def losses(arm: str) -> list[float]:
     method = METHODS.get(arm)(w.config.hyper)
     state, found = method.setup(w), []
     for r in range(1, 11):
-        w.begin(r)
+        w.session.tally.begin(r)
         state = method.round(state, w)
-        found.append(float(w.log["loss"].mean()))
+        found.append(float(w.session.tally.log["loss"].mean()))
     return found
 
 

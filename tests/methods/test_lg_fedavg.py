@@ -50,7 +50,7 @@ def test_pretraining_is_fedavg(init: str) -> None:
     fedavg = rounds(world("fedavg", **setting), n=3)
     states = rounds(w, method, n=3)
     for r, state in enumerate(states):
-        w.begin(r)
+        w.session.tally.begin(r)
         shown = method.views(state, w)["personal"].population
         assert gap(shown.spread(), fedavg[r].model.spread()) == 0
         assert r == 3 or gap(state.model, states[0].model) == 0
@@ -73,7 +73,7 @@ def test_pretraining_resumes(done: int) -> None:
     method = LGFedAvg(w.config.hyper)
     state = restore(method.setup(w), state_dict(straight[done]))
     for r in range(done + 1, 5):
-        w.begin(r)
+        w.session.tally.begin(r)
         state = method.round(state, w)
     assert torch.equal(flat(state), flat(straight[4]))
 

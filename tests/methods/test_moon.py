@@ -65,20 +65,20 @@ def test_equal_models_do_not_contrast() -> None:
     setting: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"local_epochs": 2}}
     w = world("moon", **setting)
     assert gap(rounds(w)[-1].model, play("fedavg", 1, **setting).model) < 1e-10
-    np.testing.assert_allclose(w.log["contrast"], math.log(2), rtol=1e-12)
+    np.testing.assert_allclose(w.session.tally.log["contrast"], math.log(2), rtol=1e-12)
 
 
 def test_each_model_is_heard_with_draws_of_its_own() -> None:
     w = world("moon")
     rounds(w)
-    assert (w.log["contrast"] - math.log(2)).abs().min() > 1e-3
+    assert (w.session.tally.log["contrast"] - math.log(2)).abs().min() > 1e-3
 
 
 def test_previous_is_the_model_of_the_last_participation() -> None:
     w = world("moon", sizes=(7, 5, 3, 6), train={"participation": 0.5})
     states = rounds(w, n=4)
     for r, (old, new) in enumerate(zip(states[:-1], states[1:], strict=True), 1):
-        w.begin(r)
+        w.session.tally.begin(r)
         ids = w.sample()
         share = w.weights(ids)
         for name, value in client(new.model, 0).items():

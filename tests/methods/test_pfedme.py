@@ -46,7 +46,7 @@ def test_the_schedule_scales_the_rate_of_w_alone() -> None:
     w = world("pfedme", train={"lr_milestones": (2,), "lr_decay": 0.5})
     _, first, second = rounds(w, n=2)
     by_hand = world("pfedme", hyper={"eta": w.config.hyper.eta / 2})  # type: ignore[union-attr]
-    by_hand.begin(2)
+    by_hand.session.tally.begin(2)
     after = PFedMe(by_hand.config.hyper).round(first, by_hand)  # type: ignore[arg-type]
     assert max(gap(second.model, after.model), gap(second.theta, after.theta)) < 1e-12
 

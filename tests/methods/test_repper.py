@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from semcom.config import ConfigError
-from semcom.engine.train.visit import confusion
+from semcom.engine.train.view import confusion
 from semcom.engine.world import World
 from semcom.methods import repper
 from semcom.methods.parts.augment import UNIFORMS, augment
@@ -68,7 +68,7 @@ def order(w: World, k: int, epoch: int) -> np.ndarray:
         noted.append(batch.y[0].numpy())
         return model(batch)[1].square().sum((1, 2))
 
-    w.fit(w.population().rows(np.array([k])), objective, train=("head.",))
+    w.fit(w.population().select(np.array([k])), objective, train=("head.",))
     return noted[epoch]
 
 
@@ -133,7 +133,7 @@ def test_the_end_sends_nothing_and_leaves_the_state(head: str) -> None:
     method = RepPer(w.config.hyper)
     state = rounds(w, method)[-1]
     before, sent = flat(state).clone(), w.air.counters()
-    w.begin(2)
+    w.session.tally.begin(2)
     (view,) = method.finish(state, w).values()
     assert torch.equal(flat(state), before)
     assert {way: w.air.counters()[way] for way in ("up", "down")} == {way: sent[way] for way in ("up", "down")}
@@ -148,8 +148,8 @@ def test_only_those_who_are_tested_have_classifiers(head: str) -> None:
         ended(world("repper", hyper={"head": head}, train={"eval_clients": n}))[1]["personal"] for n in (2, None)
     )
     one, other = some.population, everyone.population
-    assert len(one.ids) == 2 and gap(one, other.rows(one.ids)) == 0
-    assert all(torch.equal(t, everyone.rows[name][one.ids]) for name, t in some.rows.items())
+    assert len(one.ids) == 2 and gap(one, other.select(one.ids)) == 0
+    assert all(torch.equal(t, everyone.per_client[name][one.ids]) for name, t in some.per_client.items())
 
 
 def test_the_head_by_hand() -> None:
@@ -175,7 +175,7 @@ def test_the_runs_schedule_leaves_the_heads_rate_alone() -> None:
 def test_classifiers_of_scikit_learn_by_hand(head: Any) -> None:
     w = toy_world("repper", hyper={"head": head})
     state, views = ended(w)
-    rows = views["personal"].rows
+    rows = views["personal"].per_client
     for k in (0, 1):
         weight, bias = fitted(head, as_toy(state.model, k).features(X[k]), Y[k])
         np.testing.assert_allclose(rows["weight"][k], weight, rtol=0, atol=1e-6)
@@ -195,8 +195,8 @@ def test_clients_permute_at_the_end(head: str) -> None:
         w = world("repper", data=d, hyper={"head": head}, channel={"kind": "ideal"}, train={"batch_size": 50}, chunk=2)
         _, views = ended(w, n=0)  # views of the initial body: augmentations are drawn by id
         view = views["personal"]
-        kept = [view.population.named("head."), dict(view.rows)]
-        found.append((kept, confusion(w, views, None, d.test)["personal"]))
+        kept = [view.population.named("head."), dict(view.per_client)]
+        found.append((kept, confusion(w.session, views, None, d.test)["personal"]))
     (one, counts), (other, swapped) = found
     for a, b in zip(one, other, strict=True):
         assert all(torch.allclose(a[name][swap], b[name], rtol=0, atol=1e-6) for name in a)
@@ -217,8 +217,8 @@ def test_a_client_with_one_class(head: str) -> None:
         hyper={"head": head, "head_lr": 1.0, "head_epochs": 50},
     )
     _, views = ended(w)
-    answers = confusion(w, views, None, w.federation.test)["personal"].sum(1)
-    assert answers[0].tolist() == [0, 0, len(w.federation.test[0])]
+    answers = confusion(w.session, views, None, w.session.draws.federation.test)["personal"].sum(1)
+    assert answers[0].tolist() == [0, 0, len(w.session.draws.federation.test[0])]
     assert head == "mlp" or answers[1, 2] == 0
 
 
@@ -249,9 +249,9 @@ def test_the_loss_falls() -> None:
     method = RepPer(w.config.hyper)
     state, losses = method.setup(w), []
     for r in range(1, 9):
-        w.begin(r)
+        w.session.tally.begin(r)
         state = method.round(state, w)
-        losses.append(float(w.log["loss"].mean()))
+        losses.append(float(w.session.tally.log["loss"].mean()))
     assert np.mean(losses[-2:]) < np.mean(losses[:2]) - 0.1
 
 
@@ -261,7 +261,7 @@ def test_inside_is_below_outside() -> None:
     for form in ("inside", "outside"):
         w = world("repper", hyper={"form": form}, train={"batch_size": 7}, chunk=3)
         rounds(w)
-        first[form] = w.log["loss"]
+        first[form] = w.session.tally.log["loss"]
     assert (first["inside"] < first["outside"]).all()
 
 
@@ -294,6 +294,8 @@ def test_chunks_agree_at_the_end(head: str) -> None:
     for chunk in (1, 2, 3):
         _, views = ended(world("repper", chunk=chunk, hyper={"head": head}))
         view = views["personal"]
-        found.append(torch.cat([t.flatten() for t in (*view.population.named("head.").values(), *view.rows.values())]))
+        found.append(
+            torch.cat([t.flatten() for t in (*view.population.named("head.").values(), *view.per_client.values())])
+        )
     for other in found[1:]:
         torch.testing.assert_close(found[0], other, rtol=0, atol=1e-6 if head != "mlp" else 1e-10)

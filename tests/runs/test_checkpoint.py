@@ -40,7 +40,7 @@ def trained(old: State) -> State:
     """With other rows for clients 0 and 2, in two versions."""
     model = old.model
     for factor, ids in ((2.0, [0, 2]), (3.0, [2])):
-        changed = model.rows(np.array(ids)).map(lambda _, t, factor=factor: t * factor)  # type: ignore[misc]
+        changed = model.select(np.array(ids)).map(lambda _, t, factor=factor: t * factor)  # type: ignore[misc]
         model = model.put(changed)
     return State(model, old.centroids, old.known)
 
@@ -65,7 +65,7 @@ def test_stored_tensors_have_a_storage_of_their_own() -> None:
     w = worlds.world("local")
     big = torch.zeros(1000, dtype=torch.float64)
     model = w.population(shared="head.")
-    values = state_dict(State(model.put(model.rows(np.array([0, 1]))), big[:2], big[3:4]))
+    values = state_dict(State(model.put(model.select(np.array([0, 1]))), big[:2], big[3:4]))
     stored = values["model"]["0"]
     flat = [*stored["common"].values(), *stored["rows"]["records"], values["centroids"], values["known"]]
     assert all(t.untyped_storage().nbytes() == t.numel() * t.element_size() for t in flat)

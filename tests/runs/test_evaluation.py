@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from channels import make_link
 from semcom.config import ConfigError
 from semcom.data.federation import Federation
-from semcom.engine.world import evaluated
+from semcom.engine.draws import Draws
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import spread
-from semcom.runs.evaluation import select
+from semcom.runs.evaluation import of_clients
 from semcom.runs.runner import run
 from tests import worlds
 from tests.runs.test_run import ARMS, weights
@@ -53,8 +54,9 @@ def test_some_clients_have_the_accuracies_that_they_have_among_all(method: str, 
 def test_the_draw_is_keyed_by_the_seed_alone() -> None:
     def draw(**overrides: Any) -> list[int]:
         train = {"eval_clients": 5, **overrides.pop("train", {})}
-        ids = evaluated(worlds.request(clients=20, train=train, **overrides))
-        return ids.tolist()
+        config = worlds.request(clients=20, train=train, **overrides)
+        data = worlds.random_federation([1] * 20)
+        return Draws(config, data, torch.device("cpu"), make_link("ideal"), split=False).tested().tolist()
 
     assert draw() == draw(train={"rounds": 9, "participation": 0.5}, channel={"kind": "rayleigh"})
     assert len({tuple(draw(seed=seed)) for seed in range(5)}) == 5
@@ -66,10 +68,25 @@ def test_the_draw_is_keyed_by_the_seed_alone() -> None:
 def test_views_of_one_population_go_on_sharing_it() -> None:
     """So that their forward passes, and the noise in these, are the same."""
     result = run(worlds.request("fedproto", train={"rounds": 1}))
-    chosen = select(result.views, np.array([1, 3]))
+    chosen = of_clients(result.views, np.array([1, 3]))
     assert chosen["personal"].population is chosen["prototype"].population
     assert chosen["prototype"].population.ids.tolist() == [1, 3]
-    assert torch.equal(chosen["prototype"].rows["among"], result.views["prototype"].rows["among"][[1, 3]])
+    assert torch.equal(chosen["prototype"].per_client["among"], result.views["prototype"].per_client["among"][[1, 3]])
+
+
+def test_validation_samples_are_evaluated_beside_the_tests() -> None:
+    """By the model of each client, through the channel; the same models and tests as in a run of the same training."""
+    options: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"rounds": 2}}
+    result = run(worlds.request("local", partition={"validation": 0.4}, **options))
+    own, data = [], result.federation
+    for k in range(4):
+        index = data.validation[k]
+        assert len(index) and not set(index.tolist()) & set(data.train[k].tolist())
+        own.append(float((result.predict(k, data.images[index]) == data.labels[index]).double().mean()))
+    lines = [line["views"]["personal"]["validation"] for line in result.metrics]
+    assert len(lines) == 2 and lines[-1] == pytest.approx(np.mean(own))
+    assert result.summary["views"]["personal"]["validation"] == pytest.approx(np.mean(lines))
+    assert "validation" not in run(worlds.request("local", **options)).summary["views"]["personal"]
 
 
 @pytest.mark.parametrize(("clients", "message"), [(0, "train.eval-clients: 0 is not"), (5, "is more than the 4 clien")])
@@ -99,7 +116,7 @@ def test_an_evaluation_sees_test_samples_only(method: str, monkeypatch: pytest.M
 
     evaluate, looked = runner.evaluate, list[set[int]]()
     monkeypatch.setattr(runner, "evaluate", watched)
-    federation = run(worlds.request(method, train={"rounds": 2})).world.federation
+    federation = run(worlds.request(method, train={"rounds": 2})).world.session.draws.federation
     test = set(torch.cat([federation.test[k] for k in range(4)]).tolist())
     train = set(torch.cat([federation.train[k] for k in range(4)]).tolist())
     assert looked == [test, test] and not test & train

@@ -17,7 +17,8 @@ import torch
 
 from semcom.cli import printing as report
 from semcom.config import RunConfig, RunError
-from semcom.engine.train.visit import View
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
@@ -42,7 +43,9 @@ class Tuned(FedAvg):
         assert world.round == world.config.train.rounds + 1
         world.air.down(state.model, "")  # must not be counted
         optimizer = world.optimizer(lr=self.rate) if self.rate else None
-        tuned, _, _ = world.fit(state.model.rows(state.model.ids), self.objective, optimizer=optimizer, stream="tune")
+        tuned = world.fit(
+            state.model.select(state.model.ids), self.objective, optimizer=optimizer, phase=Phase(stream="tune")
+        ).models
         return {"personal": View(tuned), "global": View(state.model)}
 
 
@@ -64,7 +67,7 @@ class Viewless(FedAvg):
 
 def by_hand(result: Result, name: str) -> list[float]:
     """Accuracy of each client in a view, in torch's own words, over an ideal link."""
-    federation, found = result.world.federation, []
+    federation, found = result.world.session.draws.federation, []
     for k in range(result.config.clients):
         index = federation.test[k]
         logits = worlds.plain(worlds.client(result.views[name].population, k), federation.gather(index, torch.float64))
@@ -97,7 +100,10 @@ def test_nothing_of_the_last_stage_is_counted() -> None:
         assert tuned.summary[name] == plain.summary[name], name
     for way in ("train_up", "train_down"):
         assert tuned.summary["snr_received_db"][way] == plain.summary["snr_received_db"][way]
-    assert tuned.world.air.counters() == plain.world.air.counters() and tuned.world.visited == plain.world.visited
+    assert (
+        tuned.world.air.counters() == plain.world.air.counters()
+        and tuned.world.session.tally.visited == plain.world.session.tally.visited
+    )
     assert tuned.world.round == plain.world.round == 6
     assert [row["loss"] for row in tuned.metrics] == [row["loss"] for row in plain.metrics]
     assert torch.equal(*(r.views["global"].population.cohorts[0].tensors["head.0.bias"] for r in (tuned, plain)))
@@ -108,7 +114,7 @@ def test_views_that_train_are_not_counted_either(monkeypatch: pytest.MonkeyPatch
     def views(self: Tuned, state: FedAvg.State, world: World) -> dict[str, View]:
         return {
             "global": View(state.model),
-            "tuned": View(world.fit(state.model.rows(state.model.ids), self.objective)[0]),
+            "tuned": View(world.fit(state.model.select(state.model.ids), self.objective).models),
         }
 
     monkeypatch.setattr(Tuned, "views", views)
@@ -126,16 +132,16 @@ def test_a_finished_run_repeats_its_last_stage_only_when_it_is_asked_for(tmp_pat
     assert second.summary == first.summary and second.metrics == first.metrics and len(lines(tmp_path)) == 6
     assert list(second.views) == list(first.views) and Tuned.begun == begun + 1
     assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(second), strict=True))
-    images = first.world.federation.images
+    images = first.world.session.draws.federation.images
     for view in (None, "again"):
         assert torch.equal(first.predict(1, images, view), second.predict(1, images, view))
-    assert Tuned.begun == begun + 1 and second.world.visited == first.world.visited
+    assert Tuned.begun == begun + 1 and second.world.session.tally.visited == first.world.session.tally.visited
     assert snapshot(tmp_path) == before
 
 
 def test_predictions_are_those_of_the_last_stage() -> None:
     result = run(worlds.request("test-blind", channel={"kind": "ideal"}))
-    federation = result.world.federation
+    federation = result.world.session.draws.federation
     for k in range(4):
         index = federation.test[k]
         hit = result.predict(k, federation.images[index]) == federation.labels[index]

@@ -19,13 +19,15 @@ from semcom.data.federation import Federation
 from semcom.data.load import load
 from semcom.data.partitions import Split, partition, write_split
 from semcom.data.registry import DATASETS
+from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs import newcomers
-from semcom.runs.newcomers import joining, read
+from semcom.runs.images import read_images
+from semcom.runs.newcomers import joining
 from semcom.runs.runner import Result, run
 from tests import worlds
 from tests.runs.test_run import one_line, weights
@@ -71,7 +73,7 @@ def request(method: str = "fedavg", **options: Any) -> RunConfig:
 
 def own(config: RunConfig) -> tuple[Federation, Federation]:
     """The images of the clients that train, and of the new ones."""
-    data = read(config)
+    data = read_images(config)
     assert data.newcomers is not None
     return data.members, data.newcomers
 
@@ -139,9 +141,9 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
     seen: list[Population] = []
     evaluate, fit = newcomers.evaluate, World.fit
 
-    def watch(world: World, found: dict[str, View]) -> Any:
+    def watch(session: Session, found: dict[str, View]) -> Any:
         views.update(found)
-        return evaluate(world, found)
+        return evaluate(session, found)
 
     def begun(self: World, pop: Population, *arguments: Any, **options: Any) -> Any:
         seen.append(pop)
@@ -229,12 +231,15 @@ def test_their_draws_are_their_own() -> None:
     """A new client's noise is not that of the client of the same number, in any round."""
     config = request("test-heads", channel={"kind": "awgn"})
     world = run(config).world
-    joined = World(joining(config), own(config)[1], world.device, split=False)
+    joined = World(joining(config), own(config)[1], world.session.draws.device, split=False)
     noise = []
     for w in (world, joined):
         for r in (1, 2, 3):
-            w.begin(r)
-            noise += [w.rows(w.link, np.array([0]), [[5]], stream, "uplink")["noise"] for stream in ("train", "test")]
+            w.session.tally.begin(r)
+            noise += [
+                w.session.draws.realisation(w.session.draws.link, np.array([0]), [[5]], stream, "uplink")["noise"]
+                for stream in ("train", "test")
+            ]
     assert all((a - b).abs().min() > 0 for i, a in enumerate(noise) for b in noise[:i])
 
 

@@ -153,7 +153,7 @@ def test_a_finished_run_returns_its_result(tmp_path: Path) -> None:
         raise AssertionError("a round was trained")
 
     second = run(config, on_round=never)
-    images = first.world.federation.images
+    images = first.world.session.draws.federation.images
     assert torch.equal(first.predict(0, images), second.predict(0, images))  # the noise of the last round, again
     assert second.summary == first.summary and second.metrics == first.metrics
     assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(second), strict=True))
@@ -408,7 +408,7 @@ def test_rows_and_summary_agree() -> None:
     assert view["last"] == pytest.approx(rows[-1]["accuracy"]) and list(view["at"]) == ["6", "18", "inf"]
     assert view["at"]["6"] == pytest.approx(view["accuracy"])  # the headline is tested at the first SNR
     assert result.summary["accuracy"] == result.summary["views"]["personal"]["accuracy"]
-    per_epoch = sum(int(n) for n in result.world.federation.train.sizes)
+    per_epoch = sum(int(n) for n in result.world.session.draws.federation.train.sizes)
     assert result.summary["samples"] == 3 * per_epoch
     assert rows[-1]["accuracy_std"] == pytest.approx(np.std(rows[-1]["clients"]))
 
@@ -416,7 +416,7 @@ def test_rows_and_summary_agree() -> None:
 @pytest.mark.parametrize("method", ARMS)
 def test_predictions_are_those_of_the_model(method: str) -> None:
     result = run(worlds.request(method, channel={"kind": "ideal"}, train={"rounds": 2}))
-    federation = result.world.federation
+    federation = result.world.session.draws.federation
     for k in range(4):
         index = federation.test[k]
         tensors = worlds.client(next(iter(result.views.values())).population, k)
@@ -429,10 +429,10 @@ def test_predictions_are_those_of_the_model(method: str) -> None:
 
 def test_prediction_by_prototypes() -> None:
     result = run(worlds.request("fedproto", channel={"kind": "ideal"}))
-    index = result.world.federation.test[1]
-    got = result.predict(1, result.world.federation.images[index], "prototype")
-    assert set(got.tolist()) <= set(np.flatnonzero(result.world.federation.owned[1]))
-    share = float((got == result.world.federation.labels[index]).double().mean())
+    index = result.world.session.draws.federation.test[1]
+    got = result.predict(1, result.world.session.draws.federation.images[index], "prototype")
+    assert set(got.tolist()) <= set(np.flatnonzero(result.world.session.draws.federation.owned[1]))
+    share = float((got == result.world.session.draws.federation.labels[index]).double().mean())
     assert result.metrics[-1]["views"]["prototype"]["clients"][1] == pytest.approx(share)
 
 
@@ -554,6 +554,6 @@ def test_setup_is_the_template_of_every_later_state() -> None:
         result = run(config)
         arm = METHODS.get(method)(config.hyper)
         start = arm.setup(result.world)
-        result.world.begin(1)
+        result.world.session.tally.begin(1)
         later = arm.round(start, result.world)
         assert same(state_dict(restore(start, state_dict(later))), state_dict(later))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 
-from semcom.config import ConfigError, RunConfig, filled, participants
+from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import SHARE, free_memory
 from semcom.engine.host.ranks import Team
@@ -40,7 +40,7 @@ class Initial:
         networks: architectures by encoder: populations of one run hold the same objects.
     """
 
-    config: RunConfig
+    config: Resolved
     federation: Federation
     device: torch.device
     shelves: int = 0
@@ -117,7 +117,7 @@ class Initial:
         store = self.config.store
         self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
-            turns = filled(self.config.train.rounds) * participants(self.config)
+            turns = self.config.train.rounds * self.config.participants
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
             alive = 2 * size * min(self.config.clients, turns) * team.size
             places = {"device": self.device, "host": torch.device("cpu")}

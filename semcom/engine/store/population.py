@@ -53,7 +53,7 @@ class Cohort:
         """Itself."""
         return self
 
-    def rows(self, ids: np.ndarray) -> Cohort:
+    def select(self, ids: np.ndarray) -> Cohort:
         """The rows of those `ids` that are in this cohort."""
         keep = common(ids, self.ids)
         at = self._at(keep)
@@ -116,7 +116,7 @@ class Resting:
         """All rows as stacks."""
         return self._gather(self.ids)
 
-    def rows(self, ids: np.ndarray) -> Cohort:
+    def select(self, ids: np.ndarray) -> Cohort:
         """The rows of those `ids` that are in this cohort, as stacks."""
         return self._gather(common(ids, self.ids))
 
@@ -157,15 +157,15 @@ class Population:
         """Positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
-    def rows(self, ids: np.ndarray) -> Population:
+    def select(self, ids: np.ndarray) -> Population:
         """The sub-population of some clients (cohorts without one are left out)."""
-        picked = (c.rows(ids) for c in self.cohorts)
+        picked = (c.select(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
-    def part(self, ids: np.ndarray) -> Population:
-        """As `rows`, but what is at rest stays there until it is asked for."""
+    def narrow(self, ids: np.ndarray) -> Population:
+        """As `select`, but what is at rest stays there until it is asked for."""
         picked = (
-            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.rows(ids)
+            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.select(ids)
             for c in self.cohorts
         )
         return Population(tuple(c for c in picked if len(c.ids)))
@@ -234,7 +234,7 @@ class Population:
         own = [name for name in inside if name not in cohort.shared]
         if own or not names:
             raise ValueError(f"the clients do not share {own[0] if own else part}")
-        shared = cohort.rows(cohort.ids[:1]).tensors
+        shared = cohort.select(cohort.ids[:1]).tensors
         return Population((Cohort(cohort.network, {name: shared[name].clone() for name in names}, np.array([0])),))
 
     def tensors(self) -> Iterator[Tensor]:

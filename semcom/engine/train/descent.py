@@ -36,6 +36,11 @@ class Optimizer:
         """The rate torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
         return max(self.lr) if isinstance(self.lr, tuple) else self.lr
 
+    def scaled(self, factor: float) -> Optimizer:
+        """Return the optimiser at `factor` times its rates."""
+        lr = tuple(rate * factor for rate in self.lr) if isinstance(self.lr, tuple) else self.lr * factor
+        return replace(self, lr=lr)
+
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
         """A client's rate over `base_lr`, `[n]`, at most 1; None where all are equal."""
         if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:

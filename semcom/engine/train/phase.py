@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from semcom.config import Schedule
 from semcom.engine.train.plan import batch_sizes
 
 
@@ -23,42 +24,46 @@ class Take:
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass of `fit` over the clients' data.
+    """One training of a round.
 
     Attributes:
-        stream: names the batch order: phases of a round on one stream visit the same batches.
         name: names the phase's own draws of the link ("": the main phase).
-        epochs: one number or one per client of the federation.
-        steps: number of steps instead of epochs.
-        batch: mini-batch size.
+        stream: names the batch order: phases of a round on one stream visit the same batches.
+        epochs: local epochs, one number or one per client of the federation (None: `train.local_epochs`).
+        steps: steps instead of epochs (None: `train.local_steps`, unless epochs are given).
         fraction: part of a client's samples that is visited at all, drawn per round and stream; at least one sample.
         takes: further mini-batches of each step.
-        uniforms: p: keyed numbers per visited sample.
+        uniforms: p: keyed numbers in [0, 1) per visited sample, in `batch.uniforms` `[k, b, p]`.
+        log: what stands before the names of logged values (None: the name, or a stream that is not "train").
     """
 
-    stream: str
-    name: str
-    epochs: int | tuple[int, ...]
-    steps: int | None
-    batch: int
+    name: str = ""
+    stream: str = "train"
+    epochs: int | tuple[int, ...] | None = None
+    steps: int | None = None
     fraction: float = 1.0
     takes: Sequence[Take] = ()
     uniforms: int = 0
+    log: str | None = None
 
     def draws(self, *also: str) -> str:
-        """Name of the phase's draws, or of those of a take or of another model in it."""
+        """Return the name of the phase's draws, or of those of a take or of another model in it."""
         return "/".join(part for part in (self.stream, self.name, *also) if part)
 
     def samples(self, owned: int) -> int:
-        """How many of a client's `owned` samples an epoch visits."""
+        """Return how many of a client's `owned` samples an epoch visits."""
         return max(1, round(self.fraction * owned))
 
-    def epochs_of(self, client: int) -> int:
-        """A client's epochs."""
-        return self.epochs[client] if isinstance(self.epochs, tuple) else self.epochs
-
-    def sizes(self, client: int, owned: int) -> list[int]:
-        """Sizes of a client's mini-batches, in order."""
-        epoch = batch_sizes(self.samples(owned), self.batch)
-        steps = len(epoch) * self.epochs_of(client) if self.steps is None else self.steps
+    def sizes(self, client: int, owned: int, schedule: Schedule) -> list[int]:
+        """Return the sizes of a client's mini-batches, in order."""
+        epoch = batch_sizes(self.samples(owned), schedule.batch_size)
+        steps = schedule.local_steps if self.steps is None and self.epochs is None else self.steps
+        if steps is None:
+            epochs = schedule.local_epochs or 1 if self.epochs is None else self.epochs
+            steps = len(epoch) * (epochs[client] if isinstance(epochs, tuple) else epochs)
         return (epoch * -(-steps // len(epoch)))[:steps]
+
+    def logged(self, name: str) -> str:
+        """Return the name under which a value of the phase is logged."""
+        before = self.log if self.log is not None else self.name or ("" if self.stream == "train" else self.stream)
+        return f"{before}/{name}" if before else name

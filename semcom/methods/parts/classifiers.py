@@ -9,7 +9,7 @@ Legend: n clients, C classes, d features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,10 +17,8 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
-from semcom.engine.train.visit import share_out
-
-if TYPE_CHECKING:
-    from semcom.engine.world import World
+from semcom.engine.world import World
+from semcom.methods.parts.passes import training_pass
 
 Kind = Literal["svm", "lr"]
 
@@ -31,19 +29,19 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
     Returns:
         "weight" `[n, C, d]` and "bias" `[n, C]`, which is minus infinity for classes that a client has no sample of.
     """
-    n, c, d = len(pop.ids), len(world.federation.classes), world.config.model.features
+    n, c, d = len(pop.ids), world.classes, world.features
     weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
     for at, (features, labels) in _received(world, pop, stream).items():
         classes = np.unique(labels)
         weight[at, classes], bias[at, classes] = fitted(kind, features, labels)
     # A client's numbers are zero on every rank but its own.
-    found = [world.team.sum(torch.as_tensor(t, dtype=world.dtype, device=world.device)) for t in (weight, bias)]
-    return {"weight": found[0], "bias": found[1].masked_fill(~world.owned(pop.ids), -torch.inf)}
+    found = [world.session.team.sum(world.tensor(t)) for t in (weight, bias)]
+    return {"weight": found[0], "bias": found[1].masked_fill(~world.tensor(world.owned(pop.ids)), -torch.inf)}
 
 
-def linear_scores(features: Tensor, logits: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
-    """What the classifiers in `rows` say of received features: `[k, b, d] -> [k, b, C]`."""
-    return torch.baddbmm(rows["bias"].unsqueeze(1), features, rows["weight"].mT)
+def linear_scores(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
+    """Return what the classifiers in `per_client` say of received features: `[k, b, d] -> [k, b, C]`."""
+    return torch.baddbmm(per_client["bias"].unsqueeze(1), features, per_client["weight"].mT)
 
 
 def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,6 +73,5 @@ def _received(world: World, pop: Population, stream: str) -> dict[int, tuple[np.
         for i, at in enumerate(where.tolist()):
             heard.setdefault(at, []).append((x[i][real[i]], y[i][real[i]]))
 
-    link, meter = world.training_link, world.meters["train_up"]
-    share_out(world, pop, world.federation.train, note, stream=stream, link=link, meter=meter)
+    training_pass(world, pop, note, stream)
     return {at: (np.concatenate([x for x, _ in of]), np.concatenate([y for _, y in of])) for at, of in heard.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,10 +15,8 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
-from semcom.engine.train.visit import share_out
-
-if TYPE_CHECKING:
-    from semcom.engine.world import World
+from semcom.engine.world import World
+from semcom.methods.parts.passes import training_pass
 
 How = Literal["mean", "counts"]
 """How clients weigh in a class's prototype: all alike (FedProto, the authors' code), or by counts (FedProto, Eq. 6)."""
@@ -39,8 +37,7 @@ class Prototypes:
     @classmethod
     def none(cls, world: World) -> Prototypes:
         """Of no class yet."""
-        c, d = len(world.federation.classes), world.config.model.features
-        return cls(world.zeros(c, d), torch.zeros(c, dtype=torch.bool))
+        return cls(world.zeros(world.classes, world.features), torch.zeros(world.classes, dtype=torch.bool))
 
     def down(self, world: World, ids: np.ndarray, name: str = "prototypes") -> Tensor:
         """What clients receive, `[n, C, d]`: d numbers for each known class are counted, called `name` on the air."""
@@ -77,7 +74,7 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
 
 def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor, Tensor]:
     """As `prototypes`, and the mean of ||f||^2 per class, `[K, C]`."""
-    c, d = len(world.federation.classes), world.config.model.features
+    c, d, team = world.classes, world.features, world.session.team
     sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
@@ -85,9 +82,8 @@ def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[
         sums[where] += s
         counts[where] += n
 
-    link, meter = world.training_link, world.meters["train_up"]
-    share_out(world, pop, world.federation.train, add, stream=stream, link=link, meter=meter)
-    sums, counts = world.team.sum(sums), world.team.sum(counts)
+    training_pass(world, pop, add, stream)
+    sums, counts = team.sum(sums), team.sum(counts)
     means = class_means(sums, counts)
     return means[..., :d].contiguous(), counts, means[..., d].contiguous()
 
@@ -115,7 +111,7 @@ def class_means(sums: Tensor, counts: Tensor) -> Tensor:
 
 def carry(world: World, n: int) -> dict[str, Tensor]:
     """Empty accumulators for `collect`, for n clients."""
-    c, d = len(world.federation.classes), world.config.model.features
+    c, d = world.classes, world.features
     return {"sums": world.zeros(n, c, d), "counts": world.zeros(n, c)}
 
 
@@ -138,13 +134,13 @@ def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
     return torch.einsum("nc,ncd->cd", weight, means) / weight.sum(0).clamp(min=1).unsqueeze(-1)
 
 
-def nearest(features: Tensor, logits: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
+def nearest(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
     """How a view decides by the nearest prototype: `[k, b, d] -> [k, b, C]`, minus the distance to each.
 
-    `rows` are the "prototypes", `[k, C, d]`, and the classes "among" which it decides, bool `[k, C]`.
+    `per_client` are the "prototypes", `[k, C, d]`, and the classes "among" which it decides, bool `[k, C]`.
     """
-    distance = torch.cdist(features, rows["prototypes"])
-    return (-distance).masked_fill(~rows["among"].unsqueeze(1), -torch.inf)
+    distance = torch.cdist(features, per_client["prototypes"])
+    return (-distance).masked_fill(~per_client["among"].unsqueeze(1), -torch.inf)
 
 
 def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Batch) -> Tensor:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import Optimizer, gradients
-from semcom.engine.train.fit import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 
@@ -29,26 +30,18 @@ def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float)
 
 
 def whole_step(world: World, pop: Population, rate: float) -> Population:
-    """Each client's model w after one step w - rate * grad CE(w) on all of its training data, in training mode.
+    """Take one step w - rate * grad CE(w) of each client on all of its training data, in training mode.
 
     The gradient is the sum of pieces of the mini-batch size, all at w, so that this takes no more memory than training.
-    It counts as no training of the run, and running statistics stay.
+    Running statistics stay.
     """
-    sizes = world.tensor(world.federation.train.sizes[pop.ids]).to(world.dtype)
+    sizes = world.tensor(world.sizes(pop.ids).astype(float))
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors
         loss, slopes = slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
-        share = batch.count / context.rows["sizes"]
+        share = batch.count / context.per_client["sizes"]
         return {name: share.view(-1, *[1] * (g.dim() - 1)) * g for name, g in slopes.items()}, {"loss": loss}
 
-    with world.aside():
-        return world.fit(
-            pop,
-            gradient=piece,
-            rows={"sizes": sizes},
-            anchors={"w": pop},
-            epochs=1,
-            optimizer=Optimizer("sgd", rate),
-            stream="whole",
-        )[0]
+    given, phase = Given(per_client={"sizes": sizes}, anchors={"w": pop}), Phase(stream="whole", epochs=1)
+    return world.fit(pop, Gradient(piece), given=given, phase=phase, optimizer=Optimizer("sgd", rate)).models

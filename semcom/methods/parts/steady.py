@@ -31,7 +31,7 @@ def train_until_steady(epoch: Epoch, pop: Population, most: np.ndarray) -> tuple
     losses = np.full((0, len(most)), np.nan)
     newest, going = np.full(len(most), np.nan), np.full(len(most), True)
     while going.any():
-        trained, found = epoch(pop.rows(pop.ids[going]), len(losses))
+        trained, found = epoch(pop.select(pop.ids[going]), len(losses))
         pop, newest[going] = pop.put(trained), found.cpu().numpy()
         losses = np.vstack([losses, newest])
         going &= (len(losses) < most) & ~steady(losses)

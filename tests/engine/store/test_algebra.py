@@ -79,7 +79,7 @@ def test_named(shared: tuple[str, ...]) -> None:
     assert list(found) == ["head.0.weight", "head.0.bias"] and set(pop.named()) == set(names(pop))
     for name, t in pop.named().items():
         assert len(t) == 4 and np.array_equal(t, rows(pop, name))
-    some = pop.rows(np.array([1, 3])).named()
+    some = pop.select(np.array([1, 3])).named()
     assert all(torch.equal(t[[1, 3]], some[name]) for name, t in pop.named().items())
 
 

@@ -65,26 +65,26 @@ def test_ids_and_positions() -> None:
     pop = mixed()
     assert pop.ids.tolist() == [0, 1, 2, 3, 4]
     assert [pop.at(c).tolist() for c in pop.cohorts] == [[0, 2, 3], [1, 4]]
-    part = pop.rows(ids(4, 2, 3))
+    part = pop.select(ids(4, 2, 3))
     assert part.ids.tolist() == [2, 3, 4] and [part.at(c).tolist() for c in part.cohorts] == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_rows(shared: bool) -> None:
     pop = mixed(shared)
-    part = pop.rows(ids(4, 2))
+    part = pop.select(ids(4, 2))
     assert part.ids.tolist() == [2, 4] and [c.network for c in part.cohorts] == [NETWORK, OTHER]
     assert torch.equal(one(part, 2, "encoder.w"), torch.tensor([200.0, 201.0], dtype=torch.float64))
     assert torch.equal(one(part, 4, "encoder.w"), torch.tensor([400.0, 401.0, 402.0], dtype=torch.float64))
     assert torch.equal(one(part, 4, "head.w"), stack(ids(0 if shared else 4), 2, 2, offset=0.5)[0])
-    assert [c.network for c in pop.rows(ids(0)).cohorts] == [NETWORK]  # a cohort without a client is left out
+    assert [c.network for c in pop.select(ids(0)).cohorts] == [NETWORK]  # a cohort without a client is left out
 
 
 @pytest.mark.parametrize("chosen", [(2, 4), (0, 2, 3), (1,), (0, 1, 2, 3, 4)])
 @pytest.mark.parametrize("shared", [False, True])
 def test_put(chosen: tuple[int, ...], shared: bool) -> None:
     pop = mixed(shared)
-    new = plus(pop.rows(ids(*chosen)), 1000.0)
+    new = plus(pop.select(ids(*chosen)), 1000.0)
     got = pop.put(new)
     assert got.ids.tolist() == [0, 1, 2, 3, 4]
     for k in range(5):
@@ -98,7 +98,7 @@ def test_put(chosen: tuple[int, ...], shared: bool) -> None:
 
 def test_put_of_a_trained_part_that_is_shared_in_the_other() -> None:
     """Fitting gives own rows; the other way round, a shared tensor is written to every row."""
-    got = mixed(shared=False).put(mixed(shared=True).rows(ids(0, 3, 1)))
+    got = mixed(shared=False).put(mixed(shared=True).select(ids(0, 3, 1)))
     for k in (0, 1, 3):
         assert torch.equal(one(got, k, "head.w"), stack(ids(0), 2, 2, offset=0.5)[0])
     assert torch.equal(one(got, 2, "head.w"), stack(ids(2), 2, 2, offset=0.5)[0])
@@ -160,7 +160,7 @@ def test_numbers(shared: bool) -> None:
     assert pop.numbers("encoder.").tolist() == [2, 3, 2, 2, 3]
     assert pop.numbers("head.").tolist() == [4] * 5 and pop.numbers(BOTH).tolist() == [6, 7, 6, 6, 7]
     assert pop.numbers(()).tolist() == [0] * 5
-    assert pop.rows(ids(1, 2)).numbers(BOTH).tolist() == [7, 6]
+    assert pop.select(ids(1, 2)).numbers(BOTH).tolist() == [7, 6]
 
 
 def test_average_by_hand() -> None:
@@ -174,11 +174,11 @@ def test_average_by_hand() -> None:
 
 
 def test_average_of_some_clients_and_no_alias() -> None:
-    pop = mixed().rows(ids(2, 4))
+    pop = mixed().select(ids(2, 4))
     got = average(pop, "head.", torch.tensor([0.25, 0.75], dtype=torch.float64))
     assert got["head.w"][0, 0, 0] == 0.25 * 200 + 0.75 * 400 + 0.5
-    alone = average(mixed().rows(ids(1)), BOTH, torch.ones(1, dtype=torch.float64))
-    source = mixed().rows(ids(1))
+    alone = average(mixed().select(ids(1)), BOTH, torch.ones(1, dtype=torch.float64))
+    source = mixed().select(ids(1))
     assert all(torch.equal(alone[n][0], one(source, 1, n)) for n in alone)
     kept = {n: t.clone() for n, t in alone.items()}
     for t in source.tensors():
@@ -282,7 +282,7 @@ def alike(one: Population, other: Population) -> bool:
 def changed(pop: Population, step: Step) -> Population:
     """A step in the life of a population, as a round takes it."""
     what, clients, factor = step
-    some = pop.rows(clients)
+    some = pop.select(clients)
     if what == "put":
         return pop.put(some.map(lambda _, t: factor * t))
     if what == "put shared":  # what is one tensor for some becomes a row of each
@@ -312,18 +312,18 @@ def test_at_rest_is_what_stacks_are(
     assert all(isinstance(c, Cohort) for twin in twins for c in twin.cohorts)
     assert all(alike(pop, twin) for pop, twin in zip(pops, twins, strict=True))
     pop, twin, first, first_twin = pops[-1], twins[-1], pops[0], twins[0]
-    assert alike(pop.rows(clients), twin.rows(clients)) and alike(pop.part(clients), twin.part(clients))
-    assert all(isinstance(c, Resting) for c in pop.part(clients).cohorts)  # nothing is read before it is asked for
+    assert alike(pop.select(clients), twin.select(clients)) and alike(pop.narrow(clients), twin.narrow(clients))
+    assert all(isinstance(c, Resting) for c in pop.narrow(clients).cohorts)  # nothing is read before it is asked for
     assert alike(pop.spread("head."), twin.spread("head.")) and alike(plus(pop, 2.0), plus(twin, 2.0))
     assert alike(first.take("head.", pop), first_twin.take("head.", twin))
-    assert alike(pop.put(first.rows(clients)), twin.put(first_twin.rows(clients)))
+    assert alike(pop.put(first.select(clients)), twin.put(first_twin.select(clients)))
     for part in ("encoder.", "head.", BOTH, "encoder.1.", ()):
         assert np.array_equal(pop.numbers(part), twin.numbers(part))
-        assert np.array_equal(pop.part(clients).numbers(part), twin.rows(clients).numbers(part))
+        assert np.array_equal(pop.narrow(clients).numbers(part), twin.select(clients).numbers(part))
     assert [c.counts("head.") for c in pop.cohorts] == [c.counts("head.") for c in twin.cohorts]
     weights = torch.arange(1.0, 1 + len(clients), dtype=torch.float64)
-    means = average(pop.part(clients).spread(), "head.", weights)
-    assert all(torch.equal(means[n], t) for n, t in average(twin.rows(clients).spread(), "head.", weights).items())
+    means = average(pop.narrow(clients).spread(), "head.", weights)
+    assert all(torch.equal(means[n], t) for n, t in average(twin.select(clients).spread(), "head.", weights).items())
 
 
 @pytest.mark.parametrize("store", ["host", "disk"])
@@ -338,7 +338,7 @@ def test_a_part_that_becomes_common_is_no_longer_at_rest(store: str) -> None:
 def test_rows_that_are_read_are_copies() -> None:
     pop = resting("host", ("head.",))
     before = dense(pop)
-    for cohort in pop.rows(ids(0, 1)).stacks():
+    for cohort in pop.select(ids(0, 1)).stacks():
         for name, t in cohort.tensors.items():
             if name not in cohort.shared:
                 t.fill_(9.0)
@@ -349,7 +349,7 @@ def test_all_in_common_has_no_rows() -> None:
     pop = worlds.world().population(shared=BOTH)
     (cohort,) = pop.cohorts
     assert isinstance(cohort, Resting) and cohort.own.layout.size == 0
-    trained = plus(pop.rows(ids(0, 2)).spread(), 1.0)
+    trained = plus(pop.select(ids(0, 2)).spread(), 1.0)
     assert pop.put(trained).cohorts[0] is cohort  # there is nothing to keep
     newest = pop.put(trained).share(average(trained, BOTH, torch.full((2,), 0.5, dtype=torch.float64)))
     assert isinstance(newest.cohorts[0], Resting) and worlds.gap(newest, plus(pop, 1.0)) < 1e-15
@@ -375,7 +375,7 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             train={"rounds": rounds, "participation": participation},
             chunk=1,
         )
-        w.team = Team(size=ranks)
+        w.session.tally.team = Team(size=ranks)
         found = [c.own.shelf for c in w.population().cohorts if isinstance(c, Resting)]
         return [(s.path.name if s.path else "") if isinstance(s, Disk) else "memory" for s in found]
 

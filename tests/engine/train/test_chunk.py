@@ -87,8 +87,8 @@ W = worlds.world()
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(1, 200), st.none() | st.integers(1, 250))
 def test_chunks_are_as_few_as_need_be_and_the_largest_as_small_as_that_allows(n: int, most: int | None) -> None:
-    W.chunk = most
-    k, chunks = W.chunk_of(n), -(-n // min(n, most or n))
+    W.session.chunk = most
+    k, chunks = W.session.chunk_of(n), -(-n // min(n, most or n))
     assert 1 <= k <= min(n, most or n) and -(-n // k) == chunks
     assert k == 1 or -(-n // (k - 1)) > chunks
 
@@ -122,11 +122,11 @@ def test_the_world_takes_what_all_of_its_networks_and_ranks_can_hold(monkeypatch
         rooms = iter(room)
         monkeypatch.setattr(world_module, "automatic", lambda *network: next(rooms))
         w = worlds.world("local", encoder="test-conv,test-conv-wide", chunk=chunk)
-        w.team = team
-        assert w.chunk == (None if chunk == "auto" else chunk)
+        w.session.tally.team = team
+        assert w.session.chunk == (None if chunk == "auto" else chunk)
         w.population()
         w.population()  # once and for all
-        return w.chunk
+        return w.session.chunk
 
     shared = Ranks()
     assert chosen(7, 4) == 4 and chosen(1, 8) == 1 and chosen(chunk=5) == 5
@@ -141,12 +141,12 @@ def test_a_resumed_world_keeps_its_chunk(monkeypatch: pytest.MonkeyPatch) -> Non
     for w in worlds_:
         w.population()
     first, again, fixed = worlds_
-    counters = first.counters()
-    assert (counters["chunk"], again.chunk, fixed.counters()["chunk"]) == (6, 2, 3)
+    counters = first.session.counters()
+    assert (counters["chunk"], again.session.chunk, fixed.session.counters()["chunk"]) == (6, 2, 3)
     moved = {**counters, "chunk": 9, "chosen_for_cuda": 1}
-    again.resume(moved)
-    assert again.chunk == 2  # of another kind of device it would be far off
-    again.resume(counters)
-    fixed.resume(counters)
-    assert (again.chunk, fixed.chunk) == (6, 3)  # what the user sets wins
-    assert worlds.world(chunk="auto").counters()["chunk"] == 0  # none chosen yet
+    again.session.resume(moved)
+    assert again.session.chunk == 2  # of another kind of device it would be far off
+    again.session.resume(counters)
+    fixed.session.resume(counters)
+    assert (again.session.chunk, fixed.session.chunk) == (6, 3)  # what the user sets wins
+    assert worlds.world(chunk="auto").session.counters()["chunk"] == 0  # none chosen yet

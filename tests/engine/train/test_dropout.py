@@ -15,6 +15,7 @@ from semcom.engine.train.phase import Take
 from semcom.engine.world import World
 from semcom.models.registry import ENCODERS
 from tests import worlds
+from tests.engine.visits import arguments
 
 SIZES, SIDE, CHANNELS = (7, 5, 3), 8, 2
 LAYERS = {"test-drop-numbers": nn.Dropout(0.25), "test-drop-channels": nn.Dropout2d(0.25)}
@@ -56,7 +57,7 @@ def kept(world: World, take: str = "", **options: Any) -> Tensor:
 
     pop = world.population()
     step = world.optimizer(name="sgd", lr=1.0, momentum=0.0, weight_decay=0.0)
-    after, _, _ = world.fit(pop, count, train="encoder.", optimizer=step, **options)
+    after = world.fit(pop, count, train="encoder.", optimizer=step, **arguments(**options)).models
     before, now = (p.named("encoder.")["encoder.2.weight"] for p in (pop, after))
     moved = (before - now) * 0.75
     torch.testing.assert_close(moved, moved[:, :1].expand_as(moved))  # the same for each feature
@@ -86,7 +87,7 @@ def test_draws_follow_the_seed_the_round_and_the_client(name: str) -> None:
     world = bright(name)
     first, again = kept(world), kept(world)
     assert torch.equal(first, again) and torch.equal(first, kept(bright(name, chunk=1)))
-    world.begin(2)
+    world.session.tally.begin(2)
     assert not torch.equal(first, kept(world)) and not torch.equal(first, kept(bright(name, seed=1)))
     assert not torch.equal(first[0], first[1])
 
@@ -98,10 +99,10 @@ def test_neither_chunks_nor_mini_batches_nor_a_fresh_start_matter(name: str) -> 
     worlds = [bright(name, chunk=chunk, **small) for chunk in (1, 3)] + [bright(name, train={"local_epochs": 2})]
     first = [kept(world).round() for world in worlds]
     for world in worlds:
-        world.begin(2)
+        world.session.tally.begin(2)
     second = [kept(world).round() for world in worlds]
     fresh = bright(name, chunk=2, **small)
-    fresh.begin(2)
+    fresh.session.tally.begin(2)
     assert torch.equal(first[0], first[1]) and torch.equal(second[0], second[1])
     assert torch.equal(second[0], kept(fresh).round())
     assert not torch.equal(first[0], second[0])
@@ -113,7 +114,7 @@ def test_neither_chunks_nor_mini_batches_nor_a_fresh_start_matter(name: str) -> 
 def test_every_pass_over_the_samples_has_its_own_draws(name: str) -> None:
     world, takes = bright(name), (Take("again", same=True), Take("inner"))
     passes = [kept(world, takes=takes), kept(world, "again", takes=takes), kept(world, "inner", takes=takes)]
-    passes += [kept(world, phase="other"), kept(world, stream="other")]
+    passes += [kept(world, name="other"), kept(world, stream="other")]
     assert torch.equal(passes[0], kept(world))
     assert all(not torch.equal(a, b) for i, a in enumerate(passes) for b in passes[:i])
 

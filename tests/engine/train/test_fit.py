@@ -16,8 +16,8 @@ from channels import make_link
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.random import keyed
 from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.descent import Diverged, Optimizer
-from semcom.engine.train.fit import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -95,24 +95,25 @@ class Plain:
     def rows(self, sizes: list[int], kind: str) -> dict[str, Tensor]:
         w = self.world
         generator = keyed("cpu", w.config.seed, "train", kind, w.round, self.k)
-        return w.training_link.draw(sizes, 4, generator, torch.float64)
+        return w.session.draws.training_link.draw(sizes, 4, generator, torch.float64)
 
     def run(self) -> dict[str, Tensor]:
         w, at = self.world, 0
-        plan = w.plan(
-            self.k, Phase("train", "", self.rate(w.config.train.local_epochs), None, w.config.train.batch_size or 0)
-        )
+        plan = w.session.draws.plan(self.k, Phase())
         up, down = self.rows(plan.sizes, "uplink"), self.rows(plan.sizes, "downlink")
         optimiser, me = self.optimiser(), np.array([self.k])
         for size in plan.sizes:
             index = plan.order[at : at + size]
-            x, y = w.federation.images[index].double() / 127.5 - 1, w.federation.labels[index]
-            received = w.training_link(
+            x, y = (
+                w.session.draws.federation.images[index].double() / 127.5 - 1,
+                w.session.draws.federation.labels[index],
+            )
+            received = w.session.draws.training_link(
                 self.encoder(x)[None],
                 {n: t[None, at : at + size] for n, t in up.items()},
-                w.snr_db("up", me),
-                down={n: t[None, at : at + size] for n, t in down.items()} if w.split else None,
-                down_snr_db=w.snr_db("down", me),
+                w.session.draws.snr_db("up", me),
+                down={n: t[None, at : at + size] for n, t in down.items()} if w.session.draws.split else None,
+                down_snr_db=w.session.draws.snr_db("down", me),
             )[0]
             loss = functional.cross_entropy(self.head(received), y)
             optimiser.zero_grad()
@@ -123,7 +124,9 @@ class Plain:
         return {n: t.detach() for n, t in self.net.state_dict().items() if "num_batches" not in n}
 
     def mean_of_last_epoch(self) -> float:
-        steps = -(-int(self.world.federation.train.sizes[self.k]) // (self.world.config.train.batch_size or 0))
+        steps = -(
+            -int(self.world.session.draws.federation.train.sizes[self.k]) // (self.world.config.train.batch_size or 0)
+        )
         last = self.losses[-steps:]
         return sum(loss * size for loss, size in last) / sum(size for _, size in last)
 
@@ -143,7 +146,8 @@ def assert_plain(world: World, pop: Population, trained: Population, log: Log, *
 def test_it_is_the_classic_loop(optimiser: str, chunk: int) -> None:
     w = make(optimiser=optimiser, chunk=chunk)
     pop = w.population()
-    trained, log, _ = w.fit(pop, task)
+    fitted = w.fit(pop, task)
+    trained, log = fitted.models, fitted.log
     assert_plain(w, pop, trained, log)
 
 
@@ -152,22 +156,25 @@ def test_it_is_the_classic_loop(optimiser: str, chunk: int) -> None:
 def test_it_is_the_classic_loop_over_every_link(channel: str, split: bool) -> None:
     w = make(channel, chunk=3, split=split)
     pop = w.population()
-    trained, log, _ = w.fit(pop, task)
+    fitted = w.fit(pop, task)
+    trained, log = fitted.models, fitted.log
     assert_plain(w, pop, trained, log)
 
 
 def test_it_is_the_classic_loop_without_a_simulated_channel() -> None:
     w = make(split=False, train={"through_link": False}, chunk=4)
-    assert type(w.training_link) is type(make_link("ideal"))
+    assert type(w.session.draws.training_link) is type(make_link("ideal"))
     pop = w.population()
-    trained, log, _ = w.fit(pop, task)
+    fitted = w.fit(pop, task)
+    trained, log = fitted.models, fitted.log
     assert_plain(w, pop, trained, log)
 
 
 def test_it_is_the_classic_loop_for_mixed_encoders_and_epochs_of_each() -> None:
     w = make(method="local", epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2)
     pop = w.population()
-    trained, log, _ = w.fit(pop, task)
+    fitted = w.fit(pop, task)
+    trained, log = fitted.models, fitted.log
     assert_plain(w, pop, trained, log)
     assert trained.ids.tolist() == [0, 1, 2, 3]
 
@@ -179,8 +186,9 @@ def test_the_chunk_does_not_matter(chunk: int, optimiser: str, channel: str) -> 
     results = []
     for c in (chunk, 4):
         w = make(channel, optimiser, epochs=(2, 1, 3, 2), chunk=c)
-        trained, log, _ = w.fit(w.population(), task)
-        results.append((trained, log, w.counters()))
+        fitted = w.fit(w.population(), task)
+        trained, log = fitted.models, fitted.log
+        results.append((trained, log, w.session.counters()))
     assert worlds.gap(results[0][0], results[1][0]) < TOLERANCE
     assert (results[0][1]["loss"] - results[1][1]["loss"]).abs().max() < TOLERANCE
     one, other = results[0][2], results[1][2]
@@ -193,10 +201,12 @@ def test_the_chunk_does_not_matter(chunk: int, optimiser: str, channel: str) -> 
 def test_the_meters_see_every_visited_sample_once() -> None:
     w = make("awgn", chunk=3)
     w.fit(w.population(), task)
-    assert w.visited == 2 * sum(SIZES)
-    signal = w.meters["train_up"].signal
+    assert w.session.tally.visited == 2 * sum(SIZES)
+    signal = w.session.tally.meters["train_up"].signal
     assert signal is not None
-    assert float(signal) == pytest.approx(w.visited * 4 / 2)  # d / 2 symbols of unit power, padding not counted
+    assert float(signal) == pytest.approx(
+        w.session.tally.visited * 4 / 2
+    )  # d / 2 symbols of unit power, padding not counted
 
 
 def test_a_finished_client_does_not_move_by_a_bit() -> None:
@@ -204,10 +214,10 @@ def test_a_finished_client_does_not_move_by_a_bit() -> None:
     for optimiser in OPTIMISERS:
         w = make(optimiser=optimiser, epochs=1, chunk=4)
         pop = w.population()
-        on, _, _ = w.fit(pop, task)
-        stopped, _, _ = w.fit(pop, task, steps=2)
-        phase = Phase("train", "", 1, None, 2)
-        assert w.plan(1, phase).steps == 2 < w.plan(0, phase).steps
+        on = w.fit(pop, task).models
+        stopped = w.fit(pop, task, phase=Phase(steps=2)).models
+        phase = Phase()
+        assert w.session.draws.plan(1, phase).steps == 2 < w.session.draws.plan(0, phase).steps
         one, other, start = (worlds.client(p, 1) for p in (on, stopped, pop))
         assert all(torch.equal(one[n], other[n]) for n in one)
         assert all(not torch.equal(one[n], start[n]) for n in one)
@@ -219,9 +229,11 @@ def test_a_client_alone_is_the_client_among_others(k: int) -> None:
     for optimiser in OPTIMISERS:
         w = make(optimiser=optimiser, chunk=4)
         pop = w.population()
-        together, log, _ = w.fit(pop, task)
-        alone, alone_log, _ = w.fit(pop.rows(np.array([k])), task)
-        assert worlds.gap(alone, together.rows(np.array([k]))) < TOLERANCE
+        fitted = w.fit(pop, task)
+        together, log = fitted.models, fitted.log
+        fitted = w.fit(pop.select(np.array([k])), task)
+        alone, alone_log = fitted.models, fitted.log
+        assert worlds.gap(alone, together.select(np.array([k]))) < TOLERANCE
         assert float(alone_log["loss"][0]) == pytest.approx(float(log["loss"][k]), abs=TOLERANCE)
 
 
@@ -237,7 +249,7 @@ def test_nothing_of_a_client_reaches_another() -> None:
     results = []
     for federation in (data, with_images(data, 1, lambda x: 255 - x)):
         w = make(chunk=4, data=federation)
-        results.append(w.fit(w.population(), task)[0])
+        results.append(w.fit(w.population(), task).models)
     for k in range(4):
         one, other = (worlds.client(p, k) for p in results)
         assert all(torch.equal(one[n], other[n]) == (k != 1) for n in one if not n.endswith("running_mean")), k
@@ -260,8 +272,10 @@ def test_permuting_the_clients_permutes_the_results(chunk: int) -> None:
     options: dict[str, Any] = {"model": {"init": "common"}, "train": {"batch_size": 50}, "chunk": chunk}
     one = make("ideal", data=data, **options)
     other = make("ideal", data=permuted(data, order), **options)
-    first, log, _ = one.fit(one.population(), task)
-    second, other_log, _ = other.fit(other.population(), task)
+    fitted = one.fit(one.population(), task)
+    first, log = fitted.models, fitted.log
+    fitted = other.fit(other.population(), task)
+    second, other_log = fitted.models, fitted.log
     for new, old in enumerate(order):
         a, b = worlds.client(first, old), worlds.client(second, new)
         assert max((a[n] - b[n]).abs().max() for n in a) < TOLERANCE
@@ -273,7 +287,8 @@ def test_permuting_the_clients_permutes_the_results(chunk: int) -> None:
 def test_a_frozen_part_does_not_move(part: str, chunk: int) -> None:
     w = make(chunk=chunk)
     pop = w.population()
-    trained, log, _ = w.fit(pop, task, train=(part,))
+    fitted = w.fit(pop, task, train=(part,))
+    trained, log = fitted.models, fitted.log
     for name, t in trained.cohorts[0].tensors.items():
         assert torch.equal(t, pop.cohorts[0].tensors[name]) == (not name.startswith(part)), name
     assert_plain(w, pop, trained, log, train=(part,))
@@ -283,8 +298,8 @@ def test_a_frozen_part_does_not_move(part: str, chunk: int) -> None:
 def test_a_shared_frozen_part_stays_shared(chunk: int) -> None:
     w = make(chunk=chunk)
     pop = w.population(shared=("head.",))
-    trained, _, _ = w.fit(pop, task, train=("encoder.",))
-    own, _, _ = w.fit(pop.spread(), task, train=("encoder.",))
+    trained = w.fit(pop, task, train=("encoder.",)).models
+    own = w.fit(pop.spread(), task, train=("encoder.",)).models
     assert trained.cohorts[0].shared == pop.cohorts[0].shared
     assert torch.equal(trained.cohorts[0].tensors["head.0.weight"], pop.cohorts[0].tensors["head.0.weight"])
     assert worlds.gap(trained.spread(), own) < TOLERANCE
@@ -294,8 +309,8 @@ def test_a_shared_frozen_part_stays_shared(chunk: int) -> None:
 def test_a_shared_part_in_training_becomes_one_per_client(chunk: int) -> None:
     w = make(chunk=chunk)
     pop = w.population(shared=("encoder.", "head."))
-    trained, _, _ = w.fit(pop, task)
-    own, _, _ = w.fit(pop.spread(), task)
+    trained = w.fit(pop, task).models
+    own = w.fit(pop.spread(), task).models
     assert not trained.cohorts[0].shared and worlds.gap(trained, own) == 0
     assert all(len(t) == 4 for t in trained.cohorts[0].tensors.values())
 
@@ -306,7 +321,7 @@ def test_the_population_given_is_not_changed(shared: tuple[str, ...], chunk: int
     w = make(chunk=chunk)
     pop = w.population(shared=shared)
     before = copy(pop)
-    trained, _, _ = w.fit(pop, task)
+    trained = w.fit(pop, task).models
     assert worlds.gap(pop, before) == 0 and not any(t.requires_grad for t in (*pop.tensors(), *trained.tensors()))
     kept = copy(trained)
     w.fit(trained, task)
@@ -341,7 +356,7 @@ def test_divergence_of_one_does_not_touch_the_others() -> None:
     def watched(model: StackedModel, batch: Batch, context: Context) -> Tensor:
         loss = task(model, batch, context)
         seen[len(seen)] = loss.detach().clone()
-        return loss * context.rows["factor"]
+        return loss * context.per_client["factor"]
 
     losses = []
     for factor in (1.0, float("nan")):
@@ -349,16 +364,33 @@ def test_divergence_of_one_does_not_touch_the_others() -> None:
         rows = {"factor": torch.tensor([1.0, factor, 1.0, 1.0], dtype=torch.float64)}
         seen = {}
         if factor == factor:
-            w.fit(w.population(), watched, rows=rows)
+            w.fit(w.population(), watched, given=Given(per_client=rows))
         else:
             with pytest.raises(Diverged, match="at client 1$"):
-                w.fit(w.population(), watched, rows=rows)
+                w.fit(w.population(), watched, given=Given(per_client=rows))
         losses.append(seen)
     order = [0, 3, 1, 2]  # most steps first
     for step, values in losses[0].items():
         for place, value in enumerate(values):
             if order[place] != 1:
                 assert torch.equal(value, losses[1][step][place])
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_loss_that_is_not_finite_ends_a_run_whatever_the_weights_are(chunk: int, at: int) -> None:
+    """In the first step or in the last one, by a term without a gradient: every weight stays finite."""
+    w = make("ideal", chunk=chunk, epochs=1, sizes=(7, 3, 1, 5))
+    step = torch.zeros(4)
+
+    def infinite(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        now = (context.carry["step"] == at) & (context.per_client["id"] == 0)
+        context.carry["step"].add_(1)
+        return task(model, batch, context) + torch.where(now, torch.inf, 0.0)
+
+    given = Given(per_client={"id": torch.arange(4)}, carry={"step": step})
+    with pytest.raises(Diverged, match="^non-finite loss or weights at client 0$"):
+        w.fit(w.population(), infinite, given=given)
 
 
 # -- context, accumulators, logs, steps ------------------------------------------------------------------------------
@@ -369,7 +401,7 @@ def towards(model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor
     weight = model.params["head.0.weight"]
     context.carry["steps"].add_(1)
     context.carry["samples"].add_(batch.count)
-    distance = (weight - context.rows["anchor"] - context.shared["shift"]).square().flatten(1).sum(1) / 2
+    distance = (weight - context.per_client["anchor"] - context.common["shift"]).square().flatten(1).sum(1) / 2
     return distance, {"label": batch.mean(batch.y.double()), "size": batch.count}
 
 
@@ -379,14 +411,15 @@ def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None
     """Gradient descent on a parabola has a closed form: w_S = a + (1 - lr)^S (w_0 - a), in mixed cohorts too."""
     rate, epochs, ids = 0.1, (2, 1, 3, 2), np.array(subset)
     w = make(method="local", optimiser="sgd", epochs=epochs, encoder="test-conv,test-conv-wide", chunk=chunk)
-    pop = w.population().rows(ids)
+    pop = w.population().select(ids)
     n, generator = len(ids), torch.Generator().manual_seed(0)
     anchor = torch.randn(n, 3, 4, generator=generator, dtype=torch.float64)
     rows, shift = {"anchor": anchor.clone()}, torch.full((3, 4), 0.5, dtype=torch.float64)
     carry = {"steps": torch.zeros(n), "samples": torch.full((n,), 10.0)}
-    trained, log, carried = w.fit(
-        pop, towards, train=("head.0.weight",), rows=rows, shared={"shift": shift}, carry=carry
+    fitted = w.fit(
+        pop, towards, train=("head.0.weight",), given=Given(per_client=rows, common={"shift": shift}, carry=carry)
     )
+    trained, log, carried = fitted.models, fitted.log, fitted.carried
     per_epoch = np.ceil(np.array(SIZES) / 2).astype(int)
     steps = (per_epoch * np.array(epochs))[ids]
     assert carried["steps"].tolist() == steps.tolist()
@@ -397,7 +430,7 @@ def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None
         goal = anchor[i] + shift
         assert (end - goal - (1 - rate) ** int(steps[i]) * (start - goal)).abs().max() < 1e-12
         assert log["loss"].shape == (n,)
-        own = w.federation.labels[w.federation.train[k]].double()
+        own = w.session.draws.federation.labels[w.session.draws.federation.train[k]].double()
         assert float(log["label"][i]) == pytest.approx(float(own.mean()))  # over the samples of one epoch
         sizes = [2] * (SIZES[k] // 2) + [1] * (SIZES[k] % 2)
         assert float(log["size"][i]) == pytest.approx(sum(s * s for s in sizes) / SIZES[k])
@@ -408,24 +441,25 @@ def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None
 
 
 def test_a_number_of_steps_and_another_batch() -> None:
-    w = make("ideal", optimiser="sgd", chunk=4)
     ones = {"anchor": torch.zeros(4, 3, 4, dtype=torch.float64)}
     carry = {"steps": torch.zeros(4), "samples": torch.zeros(4)}
     shift = {"shift": torch.zeros(3, 4, dtype=torch.float64)}
-    options: dict[str, Any] = {"train": ("head.0.weight",), "rows": ones, "shared": shift, "carry": carry}
-    _, _, carried = w.fit(w.population(), towards, steps=5, batch=3, **options)
-    assert carried["steps"].tolist() == [5] * 4
-    # 3+3+1+3+3, 3 each, 1 each, 3+2+3+2+3
-    assert carried["samples"].tolist() == [13, 15, 5, 13]
-    _, _, carried = w.fit(w.population(), towards, epochs=(1, 2, 3, 1), batch=50, **options)
-    assert carried["steps"].tolist() == [1, 2, 3, 1]
+    given = Given(per_client=ones, common=shift, carry=carry)
+    for batch, phase, steps, samples in (
+        (3, Phase(steps=5), [5] * 4, [13, 15, 5, 13]),  # 3+3+1+3+3, 3 each, 1 each, 3+2+3+2+3
+        (50, Phase(epochs=(1, 2, 3, 1)), [1, 2, 3, 1], None),
+    ):
+        w = make("ideal", optimiser="sgd", chunk=4, train={"batch_size": batch})
+        carried = w.fit(w.population(), towards, train="head.0.weight", given=given, phase=phase).carried
+        assert carried["steps"].tolist() == steps
+        assert samples is None or carried["samples"].tolist() == samples
 
 
 def test_the_optimiser_is_new_at_every_fit() -> None:
     w = make("ideal", optimiser="momentum", epochs=1, train={"batch_size": 50})
     pop = w.population()
-    once, _, _ = w.fit(pop, task)
-    again, _, _ = w.fit(once, task)
+    once = w.fit(pop, task).models
+    again = w.fit(once, task).models
     plain = Plain(w, once, 0).run()
     assert max((plain[n] - t).abs().max() for n, t in worlds.client(again, 0).items()) < TOLERANCE
 
@@ -433,20 +467,21 @@ def test_the_optimiser_is_new_at_every_fit() -> None:
 def test_streams_are_separate_and_log_under_their_name() -> None:
     w = make(epochs=1)
     pop = w.population()
-    one, log, _ = w.fit(pop, task)
-    two, _, _ = w.fit(pop, task)
-    other, _, _ = w.fit(pop, task, stream="tune")
+    fitted = w.fit(pop, task)
+    one, log = fitted.models, fitted.log
+    two = w.fit(pop, task).models
+    other = w.fit(pop, task, phase=Phase(stream="tune")).models
     assert worlds.gap(one, two) == 0 and worlds.gap(one, other) > 0
-    assert set(w.log) == {"loss", "tune/loss"} and torch.equal(w.log["loss"], log["loss"])
-    w.begin(2)
-    assert w.log == {} and worlds.gap(one, w.fit(pop, task)[0]) > 0
+    assert set(w.session.tally.log) == {"loss", "tune/loss"} and torch.equal(w.session.tally.log["loss"], log["loss"])
+    w.session.tally.begin(2)
+    assert w.session.tally.log == {} and worlds.gap(one, w.fit(pop, task).models) > 0
 
 
 def test_a_given_optimiser_replaces_that_of_the_run() -> None:
     w = make("ideal", optimiser="adam", chunk=4)
     sgd = make("ideal", optimiser="sgd", chunk=4)
     pop = w.population()
-    assert worlds.gap(w.fit(pop, task, optimizer=Optimizer("sgd", 0.1))[0], sgd.fit(pop, task)[0]) == 0
+    assert worlds.gap(w.fit(pop, task, optimizer=Optimizer("sgd", 0.1)).models, sgd.fit(pop, task).models) == 0
     run = make(optimiser="rates-momentum").optimizer()
     assert run == Optimizer("sgd", (0.01, 0.3, 0.02, 0.001), 0.5, 0.1)
 
@@ -469,15 +504,16 @@ def test_a_network_of_the_base_station() -> None:
     goal = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 
     def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
-        return (model.output() - context.shared["goal"]).square().sum(1) / 2
+        return (model.output() - context.common["goal"]).square().sum(1) / 2
 
-    options: dict[str, Any] = {"train": ("",), "shared": {"goal": goal}, "steps": 4, "stream": "vector"}
-    trained, log, _ = w.fit(pop, objective, optimizer=Optimizer("sgd", 0.25), **options)
+    given, phase = Given(common={"goal": goal}), Phase(stream="vector", steps=4)
+    fitted = w.fit(pop, objective, train="", given=given, phase=phase, optimizer=Optimizer("sgd", 0.25))
+    trained, log = fitted.models, fitted.log
     start = pop.cohorts[0].tensors["value"][0] - goal
     assert (trained.cohorts[0].tensors["value"][0] - goal - 0.75**4 * start).abs().max() < 1e-14
     expected = float(start.square().sum() / 2) * sum(0.75 ** (2 * s) for s in range(4)) / 4
-    assert log["loss"].tolist() == pytest.approx([expected]) and set(w.log) == {"vector/loss"}
+    assert log["loss"].tolist() == pytest.approx([expected]) and set(w.session.tally.log) == {"vector/loss"}
     assert torch.equal(trained.cohorts[0].tensors["fixed"], torch.ones(1, 3, dtype=torch.float64))
-    assert w.visited == 0
+    assert w.session.tally.visited == 0
     with pytest.raises(Diverged, match="^non-finite loss or weights at the base station's vector$"):
-        w.fit(pop, objective, optimizer=Optimizer("sgd", 1e300), **options)
+        w.fit(pop, objective, train="", given=given, phase=phase, optimizer=Optimizer("sgd", 1e300))

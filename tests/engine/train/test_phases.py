@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.train.fit import Context
+from semcom.engine.train.context import Context, Given
 from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.phase import Phase
 from semcom.methods.base import task_loss
 from tests import worlds
 from tests.engine.visits import (
     PER_EPOCH,
     SIZES,
+    arguments,
     images,
     make,
     pull,
@@ -45,11 +47,11 @@ def test_numbers_of_each_sample() -> None:
     assert abs(float(flat.mean()) - 0.5) < 4 / (12 * len(flat)) ** 0.5
     for chunk in (1, 3):
         assert same(found, seen(make(chunk=chunk), pop, numbers, uniforms=3))
-    some = seen(w, pop.rows(np.array([1, 3])), numbers, uniforms=3)
+    some = seen(w, pop.select(np.array([1, 3])), numbers, uniforms=3)
     assert same(some, {k: found[k] for k in (1, 3)})
-    for options in ({"phase": "b"}, {"stream": "b"}):
+    for options in ({"name": "b"}, {"stream": "b"}):
         assert not any(torch.equal(t, found[k]) for k, t in seen(w, pop, numbers, uniforms=3, **options).items())
-    w.begin(2)
+    w.session.tally.begin(2)
     assert not any(torch.equal(t, found[k]) for k, t in seen(w, pop, numbers, uniforms=3).items())
 
 
@@ -68,9 +70,9 @@ def test_a_part_of_each_client_s_samples(fraction: float) -> None:
     pop = w.population()
     visited, other = (seen(w, pop, images, fraction=fraction, epochs=3, stream=s) for s in ("train", "b"))
     counts = [max(1, round(fraction * n)) for n in SIZES]
-    assert w.visited == 2 * 3 * sum(counts)
+    assert w.session.tally.visited == 2 * 3 * sum(counts)
     for k, n in enumerate(counts):
-        table = w.federation.gather(w.federation.train[k], torch.float64).flatten(1)
+        table = w.session.draws.federation.gather(w.session.draws.federation.train[k], torch.float64).flatten(1)
         epochs = [(e.flatten(1)[:, None] == table[None]).all(-1) for e in visited[k].split(n)]
         assert len(epochs) == 3 and all((e.sum(1) == 1).all() and e.sum() == n for e in epochs)
         assert all(torch.equal(e.sum(0), epochs[0].sum(0)) for e in epochs) and epochs[0].sum(0).max() == 1
@@ -83,7 +85,7 @@ def test_a_part_of_each_client_s_samples(fraction: float) -> None:
 def test_a_phase_visits_the_same_batches_and_hears_other_noise() -> None:
     w = make()
     pop = w.population()
-    options: list[dict[str, Any]] = [{}, {"phase": "head"}, {"stream": "head"}]
+    options: list[dict[str, Any]] = [{}, {"name": "head"}, {"stream": "head"}]
     x = [seen(w, pop, images, train="head.", **o) for o in options]
     heard = [seen(w, pop, received, train="head.", **o) for o in options]
     assert same(x[0], x[1]) and not same(x[0], x[2])
@@ -94,17 +96,17 @@ def test_a_phase_visits_the_same_batches_and_hears_other_noise() -> None:
     ("options", "name"),
     [
         ({}, "loss"),
-        ({"phase": "head"}, "head/loss"),
+        ({"name": "head"}, "head/loss"),
         ({"stream": "tune"}, "tune/loss"),
-        ({"stream": "tune", "phase": "head"}, "head/loss"),
-        ({"phase": "head", "log": "body"}, "body/loss"),
-        ({"phase": "head", "log": ""}, "loss"),
+        ({"stream": "tune", "name": "head"}, "head/loss"),
+        ({"name": "head", "log": "body"}, "body/loss"),
+        ({"name": "head", "log": ""}, "loss"),
     ],
 )
 def test_names_of_logs(options: dict[str, Any], name: str) -> None:
     w = make()
-    _, log, _ = w.fit(w.population(), task, **options)
-    assert set(w.log) == {name} and set(log) == {"loss"} and w.log[name] is log["loss"]
+    log = w.fit(w.population(), task, **arguments(**options)).log
+    assert set(w.session.tally.log) == {name} and set(log) == {"loss"} and w.session.tally.log[name] is log["loss"]
 
 
 def test_each_step_of_the_base_station_has_its_row() -> None:
@@ -115,8 +117,8 @@ def test_each_step_of_the_base_station_has_its_row() -> None:
     targets = torch.randn(5, 3, generator=generator, dtype=torch.float64)
 
     def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
-        assert batch is None and context.each["target"].shape == (3,)
-        off = model.params["head.0.bias"] - context.each["target"]
+        assert batch is None and context.per_step["target"].shape == (3,)
+        off = model.params["head.0.bias"] - context.per_step["target"]
         return off.square().sum(1) / 2 + 0 * model.params["head.0.weight"].sum((1, 2))
 
     before = pop.named()["head.0.bias"][0].numpy()
@@ -126,12 +128,20 @@ def test_each_step_of_the_base_station_has_its_row() -> None:
             losses.append(((expected - target) ** 2).sum() / 2)
             expected = expected - 0.3 * (expected - target)
         step = w.optimizer(lr=0.3)
-        after, log, _ = w.fit(
-            pop, objective, train="head.", each={"target": targets[order]}, optimizer=step, stream="phi"
+        fitted = w.fit(
+            pop,
+            objective,
+            train="head.",
+            optimizer=step,
+            given=Given(per_step={"target": targets[order]}),
+            phase=Phase(stream="phi"),
         )
+        after, log = fitted.models, fitted.log
         np.testing.assert_allclose(after.named()["head.0.bias"][0], expected, rtol=0, atol=1e-14)
-        assert log["loss"].tolist() == pytest.approx([np.mean(losses)]) and w.log["phi/loss"] is log["loss"]
-    assert w.visited == 0 and after.ids.tolist() == [0] and w.air.totals["up"].floats == 0
+        assert (
+            log["loss"].tolist() == pytest.approx([np.mean(losses)]) and w.session.tally.log["phi/loss"] is log["loss"]
+        )
+    assert w.session.tally.visited == 0 and after.ids.tolist() == [0] and w.air.totals["up"].floats == 0
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
@@ -146,7 +156,7 @@ def test_a_projection_follows_every_step(chunk: int) -> None:
     w, other = make(chunk=chunk, train={"lr": rates}), make(seed=1)
     pop = w.population()
     goal = w.population().replaced(other.population().named())
-    after = w.fit(pop, pull, anchors={"goal": goal}, train="head.", project=halve)[0]
+    after = w.fit(pop, pull, train="head.", project=halve, given=Given(anchors={"goal": goal})).models
     assert names == {"head.0.weight", "head.0.bias"}
     for k, rate in enumerate(rates):
         before, a, now = (worlds.client(p, k) for p in (pop, goal, after))
@@ -195,19 +205,19 @@ def test_other_tensors_in_place_of_the_models() -> None:
         torch.testing.assert_close(model(batch, none, track=False)[1], bias, rtol=0, atol=1e-12)
         return task(model, batch, context)
 
-    assert worlds.gap(w.fit(pop, objective)[0], w.fit(pop, task)[0]) == 0
+    assert worlds.gap(w.fit(pop, objective).models, w.fit(pop, task).models) == 0
 
 
 def test_other_statistics_in_place_of_the_models() -> None:
     """What is fixed can be replaced as well, in a part that is not in training."""
-    w = make(channel={"kind": "ideal"})
+    w = make(channel={"kind": "ideal"}, train={"batch_size": 50})
     pop = w.population()
     shift = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
 
     def shifted(model: StackedModel, batch: Batch, context: Context) -> Tensor:
         return model(batch, {"encoder.1.running_mean": model.fixed["encoder.1.running_mean"] + shift})[1]
 
-    setting: dict[str, Any] = {"train": "head.", "epochs": 1, "batch": 50}
+    setting: dict[str, Any] = {"train": "head.", "epochs": 1}
     logits, x = seen(w, pop, shifted, **setting), seen(w, pop, images, **setting)
     for k in range(4):
         own = worlds.client(pop, k)
@@ -223,9 +233,9 @@ def test_steps_and_epochs_of_a_call_stand_above_those_of_the_run() -> None:
     w = make(train={"local_epochs": None, "local_steps": 3})
     pop, seconds = w.population(), []
     for options in ({}, {"epochs": 1}, {"steps": 1}, {"epochs": (1, 2, 3, 4)}):
-        before = w.visited
-        w.fit(pop, task, **options)
-        seconds.append(w.visited - before)
+        before = w.session.tally.visited
+        w.fit(pop, task, **arguments(**options))
+        seconds.append(w.session.tally.visited - before)
     assert seconds == [6 + (2 + 1 + 2) + 3 + (2 + 2 + 1), 16, 2 + 2 + 1 + 2, 7 + 2 * 3 + 3 * 1 + 4 * 5]
 
 
@@ -236,9 +246,9 @@ def test_the_rate_of_the_round_is_that_of_the_steps() -> None:
     pop, goal = w.population(), w.population().map(lambda name, t: t + 1)
     names = pop.parameters()
     for round_, rate in ((1, 0.2), (2, 0.1), (3, 0.025)):
-        w.begin(round_)
+        w.session.tally.begin(round_)
         for optimizer, factor in ((None, rate), (w.optimizer(lr=0.4), 2 * rate)):
-            after = w.fit(pop, pull, anchors={"goal": goal}, optimizer=optimizer)[0]
+            after = w.fit(pop, pull, optimizer=optimizer, given=Given(anchors={"goal": goal})).models
             for name in names:
                 moved = after.named(name)[name] - pop.named(name)[name]
                 torch.testing.assert_close(moved, torch.full_like(moved, factor), rtol=0, atol=1e-14)
@@ -256,20 +266,24 @@ def test_parts_of_the_optimiser_are_replaced() -> None:
     }
 
 
-def test_training_aside_counts_for_nothing() -> None:
-    """The same weights, and neither samples, nor traffic, nor losses; whatever ends it."""
+def test_uncounted_training_counts_for_nothing() -> None:
+    """The same weights, and neither samples, nor traffic, nor losses; also within one another."""
     w, plain = make(), make()
-    with w.aside():
-        one, log, _ = w.fit(w.population(), task)
-        with w.aside():
-            pass
-        assert not w.counting
-    assert w.counting and w.log == {} and w.visited == 0
-    assert w.counters()["air"]["up"]["floats"] == 0 == w.counters()["air"]["down"]["floats"]
-    other, other_log, _ = plain.fit(plain.population(), task)
+    tally = w.session.tally
+    with tally.uncounted():
+        fitted = w.fit(w.population(), task)
+        one, log = fitted.models, fitted.log
+        with tally.uncounted():
+            tally.begin(7)
+            w.fit(w.population(), task)
+        assert w.round == 1 and tally.visited == 32
+    assert tally.log == {} and tally.visited == 0 and w.round == 1
+    assert w.session.counters()["air"]["up"]["floats"] == 0 == w.session.counters()["air"]["down"]["floats"]
+    fitted = plain.fit(plain.population(), task)
+    other, other_log = fitted.models, fitted.log
     assert worlds.gap(one, other) == 0 and torch.equal(log["loss"], other_log["loss"])
-    with pytest.raises(ZeroDivisionError), w.aside():
-        raise ZeroDivisionError
     w.fit(w.population(), task)
-    assert w.counters()["visited"] == plain.counters()["visited"] == 32 and set(w.log) == {"loss"}
-    assert w.counters()["air"]["up"] == plain.counters()["air"]["up"]
+    assert w.session.counters()["visited"] == plain.session.counters()["visited"] == 32 and set(
+        w.session.tally.log
+    ) == {"loss"}
+    assert w.session.counters()["air"]["up"] == plain.session.counters()["air"]["up"]

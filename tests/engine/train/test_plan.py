@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from semcom import config
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
 from tests import worlds
@@ -17,9 +18,13 @@ from tests.engine.ops import Ops
 SIZE = st.integers(1, 13)
 
 
+def schedule(batch: int) -> config.Schedule:
+    return config.fill(config.TrainConfig(batch_size=batch), {})
+
+
 def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:
-    phase = Phase("train", "", epochs, steps, batch)
-    return plan(torch.arange(1000 * client, 1000 * client + n), phase.sizes(client, n), n, (0, "order", 1, client))
+    sizes = Phase(epochs=epochs, steps=steps).sizes(client, n, schedule(batch))
+    return plan(torch.arange(1000 * client, 1000 * client + n), sizes, n, (0, "order", 1, client))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -45,10 +50,10 @@ def test_a_number_of_steps_cuts_the_last_epoch_short(n: int, batch: int, steps: 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(SIZE, SIZE, st.integers(1, 4), st.floats(0, 1))
 def test_a_fraction_visits_the_same_samples_in_every_epoch(n: int, batch: int, epochs: int, fraction: float) -> None:
-    phase = Phase("train", "", epochs, None, batch, fraction)
+    phase = Phase(epochs=epochs, fraction=fraction)
     m = phase.samples(n)
     assert m == max(1, round(fraction * n))
-    p = plan(torch.arange(n), phase.sizes(0, n), m, (0, "order", 1, 0))
+    p = plan(torch.arange(n), phase.sizes(0, n, schedule(batch)), m, (0, "order", 1, 0))
     seen = p.order.view(epochs, m)
     assert all(set(epoch.tolist()) == set(seen[0].tolist()) for epoch in seen) and len(set(seen[0].tolist())) == m
     assert p.sizes == batch_sizes(m, batch) * epochs
@@ -63,13 +68,13 @@ def test_epochs_differ_and_the_key_decides() -> None:
 
 
 def test_one_order_in_each_round_of_a_world() -> None:
-    w = worlds.world(sizes=(9, 9))
-    first = w.plan(0, Phase("train", "", 1, None, 4)).order
-    assert torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
-    assert not torch.equal(first, w.plan(1, Phase("train", "", 1, None, 4)).order - 9)
-    assert not torch.equal(first, w.plan(0, Phase("tune", "", 1, None, 4)).order)
-    w.begin(2)
-    assert not torch.equal(first, w.plan(0, Phase("train", "", 1, None, 4)).order)
+    w = worlds.world(sizes=(9, 9), train={"batch_size": 4})
+    first = w.session.draws.plan(0, Phase()).order
+    assert torch.equal(first, w.session.draws.plan(0, Phase()).order)
+    assert not torch.equal(first, w.session.draws.plan(1, Phase()).order - 9)
+    assert not torch.equal(first, w.session.draws.plan(0, Phase(stream="tune")).order)
+    w.session.tally.begin(2)
+    assert not torch.equal(first, w.session.draws.plan(0, Phase()).order)
 
 
 CHUNK = st.lists(st.tuples(SIZE, st.integers(1, 3)), min_size=1, max_size=5)
@@ -139,8 +144,10 @@ def test_draws_do_not_depend_on_padding() -> None:
     """A client's noise is the same alone and beside a client with more samples, row by row and step by step."""
 
     def noise(w: worlds.World, clients: list[int]) -> list[list[Tensor]]:
-        schedule = Schedule([w.plan(k, Phase("train", "", 2, None, 2)) for k in clients])
-        rows = w.rows(w.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink")
+        schedule = Schedule([w.session.draws.plan(k, Phase(epochs=2)) for k in clients])
+        rows = w.session.draws.realisation(
+            w.session.draws.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink"
+        )
         steps: list[list[Tensor]] = [[] for _ in clients]
         for step in range(schedule.steps):
             cut = schedule.cut(step)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from semcom.engine.store.population import Population
-from semcom.engine.train.fit import Context
+from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.precision import autocast_of, casting, dtype_of, rounding
-from semcom.engine.train.visit import View, confusion, predict, visit
+from semcom.engine.train.view import View, confusion, predict
+from semcom.engine.train.visit import visit
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
@@ -38,7 +39,8 @@ def make(precision: str, chunk: int = 1, kind: str = "ideal", **overrides: Any) 
 def fitted(precision: str, chunk: int = 1, **overrides: Any) -> tuple[Population, Tensor]:
     """Models after two epochs, and losses, in float64."""
     w = make(precision, chunk, train={"local_epochs": 2}, **overrides)
-    trained, log, _ = w.fit(w.population(), task)
+    fitted = w.fit(w.population(), task)
+    trained, log = fitted.models, fitted.log
     kept = torch.float64 if precision == "float64" else torch.float32
     assert all(t.dtype == kept for t in trained.tensors())
     return trained.map(lambda name, t: t.double()), log["loss"]
@@ -58,12 +60,17 @@ def test_what_numbers_are_kept_in(precision: str) -> None:
         seen.extend([batch.x, model.encode(batch), features, logits, loss, *model.params.values()])
         return loss
 
-    trained, log, _ = w.fit(w.population(), objective)
-    visit(w, trained, w.federation.test, lambda b, *values: seen.extend(values[:2]), stream="test")
+    fitted = w.fit(w.population(), objective)
+    trained, log = fitted.models, fitted.log
+    visit(
+        w.session, trained, w.session.draws.federation.test, lambda b, *values: seen.extend(values[:2]), stream="test"
+    )
     assert {t.dtype for t in (*seen, *trained.tensors())} == {kept} and log["loss"].dtype == torch.float64
     views = {"": View(trained)}
-    assert int(confusion(w, views, None, w.federation.test)[""].sum()) == len(w.federation.test.flat)
-    assert predict(w, views[""], 0, w.federation.images[:3], None).dtype == torch.int64
+    assert int(confusion(w.session, views, None, w.session.draws.federation.test)[""].sum()) == len(
+        w.session.draws.federation.test.flat
+    )
+    assert predict(w.session, views[""], 0, w.session.draws.federation.images[:3], None).dtype == torch.int64
 
 
 @pytest.mark.parametrize("arm", ["fedavg", "fedproto", "fedcl"])
@@ -83,8 +90,8 @@ def test_float32_is_float64_up_to_rounding(chunk: int) -> None:
 def encoded(precision: str, masked: bool, train: tuple[str, ...] = ("encoder.",)) -> list[Tensor]:
     """Features of each client's first seven images, alone or padded with large numbers beside the others."""
     w = make(precision)
-    pop = w.population().rows(torch.arange(3).numpy())
-    sizes, x = (7, 3, 5), worlds.random_federation((21,)).gather(torch.arange(21).view(3, 7), w.dtype)
+    pop = w.population().select(torch.arange(3).numpy())
+    sizes, x = (7, 3, 5), worlds.random_federation((21,)).gather(torch.arange(21).view(3, 7), w.session.draws.dtype)
     (cohort,) = pop.stacks()
     mask = torch.arange(7)[None] < torch.tensor(sizes)[:, None]
     last = torch.ones(3, dtype=torch.bool)
@@ -92,7 +99,7 @@ def encoded(precision: str, masked: bool, train: tuple[str, ...] = ("encoder.",)
 
     def features(rows: slice, x: Tensor, mask: Tensor | None) -> Tensor:
         tensors = {name: t[rows].clone() for name, t in cohort.tensors.items()}
-        model = StackedModel(cohort.network, {}, tensors, train, autocast=w.autocast)
+        model = StackedModel(cohort.network, {}, tensors, train, autocast=w.session.draws.autocast)
         return model.encode(Batch(x, y[rows, : x.shape[1]], mask, last[rows], 3))
 
     if masked:
@@ -131,7 +138,7 @@ def loss_on_bars(precision: str, chunk: int, n: int) -> float:
     data = worlds.federation(images, labels, worlds.ragged([30, 30, 25, 15]), worlds.ragged([15] * 4, 100), 4)
     w = worlds.world(data=data, precision=precision, chunk=chunk, train={"batch_size": 10, "lr": 0.01})
     rounds(w, n=n)
-    return float(w.log["loss"].mean())
+    return float(w.session.tally.log["loss"].mean())
 
 
 @pytest.mark.parametrize("chunk", [1, 4])
@@ -160,7 +167,7 @@ def test_clients_in_a_stack_are_rounded_as_each_alone(train: tuple[str, ...]) ->
         parameters = {n for n, _ in cohort.network.named_parameters()}
         leaves = {n: t.requires_grad_() for n, t in tensors.items() if n in parameters}
         fixed = {n: t for n, t in tensors.items() if n not in parameters}
-        model = StackedModel(cohort.network, leaves, fixed, train, autocast=w.autocast)
+        model = StackedModel(cohort.network, leaves, fixed, train, autocast=w.session.draws.autocast)
         features, logits = model(Batch(x[:clients], y[:clients], None, torch.ones(clients), 3))
         grads = torch.autograd.grad(features.square().sum() + logits.square().sum(), list(leaves.values()))
         kinds = {"features": [features], "logits": [logits], "gradients": grads, "statistics": list(fixed.values())}
@@ -177,7 +184,7 @@ def test_updates_smaller_than_bf16_can_tell_are_not_lost() -> None:
     """A rate of 1e-5 moves weights by less than half of a bf16 step; the weights kept in float32 add it up."""
     w = make("bf16", train={"lr": 1e-5, "local_epochs": 2})
     pop = w.population()
-    trained, _, _ = w.fit(pop, task)
+    trained = w.fit(pop, task).models
     before, after = (p.stacks()[0].tensors["encoder.0.weight"] for p in (pop, trained))
     moved = (after - before).abs()
     assert moved.max() > 0 and (moved < ROUND / 2 * before.abs()).float().mean() > 0.9
@@ -211,15 +218,22 @@ def test_rounding_of_cuda_products_is_set_and_put_back(before: str) -> None:
 def test_training_and_tests_run_with_the_switches_of_the_run() -> None:
     for precision, wanted in (("float32", "ieee"), ("tf32", "tf32"), ("bf16", "ieee")):
         w, seen = make("float32"), set()
-        w.config = dataclasses.replace(w.config, precision=precision)  # a request for TF32 on a CPU is refused
+        # A request for TF32 on a CPU is refused.
+        w.config = w.session.draws.config = dataclasses.replace(w.config, precision=precision)
 
         def objective(model: StackedModel, batch: Batch, context: Context, seen: set[Any] = seen) -> Tensor:
             seen.add(flags())
             return task(model, batch, context)
 
         outside = flags()
-        trained, _, _ = w.fit(w.population(), objective)
-        visit(w, trained, w.federation.test, lambda *values, seen=seen: seen.add(flags()), stream="test")
+        trained = w.fit(w.population(), objective).models
+        visit(
+            w.session,
+            trained,
+            w.session.draws.federation.test,
+            lambda *values, seen=seen: seen.add(flags()),
+            stream="test",
+        )
         assert seen == {(wanted, wanted)} and flags() == outside
 
 

@@ -13,7 +13,9 @@ from semcom.config import ConfigError
 from semcom.engine.store.population import Population
 from semcom.engine.train import visit as module
 from semcom.engine.train.forward import Batch
-from semcom.engine.train.visit import View, confusion, predict, visit
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View, confusion, predict
+from semcom.engine.train.visit import visit
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.parts.prototypes import moments, prototypes
@@ -29,17 +31,17 @@ def make(**overrides: Any) -> World:
 
 def used(w: World) -> Population:
     """Models whose running statistics are not the initial ones."""
-    return w.fit(w.population(), lambda m, b, c: task_loss(m(b)[1], b), epochs=3)[0]
+    return w.fit(w.population(), lambda m, b, c: task_loss(m(b)[1], b), phase=Phase(epochs=3)).models
 
 
 def by_hand(w: World, pop: Population) -> Tensor:
     """True and predicted classes counted client by client over an ideal link."""
     table = torch.zeros(len(pop.ids), 3, 3, dtype=torch.int64)
     for row, k in enumerate(pop.ids):
-        index = w.federation.test[int(k)]
-        x = w.federation.images[index].double() / 127.5 - 1
+        index = w.session.draws.federation.test[int(k)]
+        x = w.session.draws.federation.images[index].double() / 127.5 - 1
         answers = worlds.plain(worlds.client(pop, int(k)), x).argmax(1)
-        for true, answer in zip(w.federation.labels[index], answers, strict=True):
+        for true, answer in zip(w.session.draws.federation.labels[index], answers, strict=True):
             table[row, true, answer] += 1
     return table
 
@@ -53,14 +55,16 @@ def test_confusion_is_the_plain_loop(chunk: int, encoder: str, monkeypatch: pyte
     assert expected.sum((1, 2)).tolist() == list(TESTS) and (expected.sum((0, 2)) > 0).all()
     for batch in (250, 4, 1):
         monkeypatch.setattr(module, "EVAL_BATCH", batch)
-        counts = confusion(w, {"a": View(pop)}, None, w.federation.test)
+        counts = confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
         assert torch.equal(counts["a"], expected) and counts["a"].dtype == torch.int64
 
 
 def test_a_part_of_the_clients() -> None:
     w = make(chunk=2, channel={"kind": "ideal"})
-    pop = used(w).rows(np.array([1, 3]))
-    assert torch.equal(confusion(w, {"a": View(pop)}, 3.0, w.federation.test)["a"], by_hand(w, pop))
+    pop = used(w).select(np.array([1, 3]))
+    assert torch.equal(
+        confusion(w.session, {"a": View(pop)}, 3.0, w.session.draws.federation.test)["a"], by_hand(w, pop)
+    )
 
 
 @pytest.mark.parametrize("shared", [("encoder.", "head."), ("head.",), ("encoder.",)])
@@ -68,7 +72,9 @@ def test_a_part_of_the_clients() -> None:
 def test_a_shared_model_is_tested_on_each_client_s_data(shared: tuple[str, ...], chunk: int) -> None:
     w = make(chunk=chunk, channel={"kind": "ideal"})
     pop = w.population(shared=shared)
-    assert torch.equal(confusion(w, {"a": View(pop)}, None, w.federation.test)["a"], by_hand(w, pop.spread()))
+    assert torch.equal(
+        confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)["a"], by_hand(w, pop.spread())
+    )
 
 
 def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
@@ -80,7 +86,13 @@ def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
             keep = slice(None) if batch.mask is None else batch.mask[i]
             rows.setdefault(position, []).append(features[i][keep])
 
-    visit(w, pop, w.federation.test, note, **{"stream": "test", "meter": w.meters["test"], **options})
+    visit(
+        w.session,
+        pop,
+        w.session.draws.federation.test,
+        note,
+        **{"stream": "test", "meter": w.session.tally.meters["test"], **options},
+    )
     return {k: torch.cat(v) for k, v in rows.items()}
 
 
@@ -88,7 +100,7 @@ def test_a_fade_lasts_for_a_mini_batch_of_the_run_not_for_a_forward_pass() -> No
     """Coherence "batch": with batches of 2, pairs of test samples share a fade; the forward pass takes all at once."""
     w = make(channel={"kind": "rayleigh", "coherence": "batch", "snr_db": "inf", "equaliser": "none"})
     seen: list[Tensor] = []
-    w.link.gain = lambda rows: (seen.append(rows["fading"]), rows["fading"])[1]  # type: ignore[method-assign]
+    w.session.draws.link.gain = lambda rows: (seen.append(rows["fading"]), rows["fading"])[1]  # type: ignore[method-assign]
     collect(w, w.population())
     for fading, n in zip(seen, TESTS, strict=True):
         fade = fading[0, :n, 0]
@@ -107,8 +119,8 @@ def test_neither_chunk_nor_batch_changes_what_is_received(batch: int, monkeypatc
         reference = reference or got
         assert {k: len(t) for k, t in got.items()} == dict(enumerate(TESTS))
         assert all((got[k] - reference[k]).abs().max() < 1e-10 for k in got)
-        signal = w.meters["test"].signal
-        assert signal is not None and w.meters["test"].noise is not None
+        signal = w.session.tally.meters["test"].signal
+        assert signal is not None and w.session.tally.meters["test"].noise is not None
 
 
 def test_the_noise_of_a_test_is_that_of_its_snr() -> None:
@@ -124,7 +136,7 @@ def test_the_noise_of_a_test_is_that_of_its_snr() -> None:
         assert abs(power.mean() - 10 ** (-snr / 10)) < 5 * power.std() / power.numel() ** 0.5
     assert (noise[0.0] - 10 * noise[20.0]).abs().max() < 1e-9
     now = collect(w, pop)[0]
-    w.begin(2)
+    w.session.tally.begin(2)
     assert not torch.isclose(now, collect(w, pop)[0]).any()
 
 
@@ -144,9 +156,9 @@ def test_views_of_one_population_share_a_pass() -> None:
     views = {"a": View(pop), "b": View(pop, inverse), "c": View(pop.map(lambda n, t: t))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module.StackedModel, "encode", counted)
-        counts = confusion(w, {"a": views["a"], "b": views["b"]}, None, w.federation.test)
+        counts = confusion(w.session, {"a": views["a"], "b": views["b"]}, None, w.session.draws.federation.test)
         assert len(passes) == 4  # one per client
-        counts |= confusion(w, {"c": views["c"]}, None, w.federation.test)
+        counts |= confusion(w.session, {"c": views["c"]}, None, w.session.draws.federation.test)
         assert len(passes) == 8
     assert torch.equal(counts["a"], counts["c"])  # the same realisation for another population
     assert not torch.equal(counts["a"], counts["b"])
@@ -163,39 +175,41 @@ def test_the_context_of_scores_follows_the_client(chunk: int) -> None:
 
     answer = torch.nn.functional.one_hot(torch.arange(4) % 3, 3).double()
     view = View(w.population(), fixed, {"answer": answer})
-    counts = confusion(w, {"a": view}, None, w.federation.test)["a"]
+    counts = confusion(w.session, {"a": view}, None, w.session.draws.federation.test)["a"]
     for k in range(4):
-        labels = torch.bincount(w.federation.labels[w.federation.test[k]], minlength=3)
+        labels = torch.bincount(w.session.draws.federation.labels[w.session.draws.federation.test[k]], minlength=3)
         assert torch.equal(counts[k, :, k % 3], labels)
-        assert predict(w, view, k, w.federation.images[:5], None).tolist() == [k % 3] * 5
+        assert predict(w.session, view, k, w.session.draws.federation.images[:5], None).tolist() == [k % 3] * 5
 
 
 def test_predictions_by_hand() -> None:
     w = make(channel={"kind": "ideal"})
-    pop, images = used(w), w.federation.images[:9]
+    pop, images = used(w), w.session.draws.federation.images[:9]
     for k in range(4):
         expected = worlds.plain(worlds.client(pop, k), images.double() / 127.5 - 1).argmax(1)
-        assert torch.equal(predict(w, View(pop), k, images, None), expected)
-        assert torch.equal(predict(w, View(pop.rows(np.array([k, (k + 1) % 4]))), k, images, 7.0), expected)
-    assert predict(w, View(pop), 0, images[:0], None).tolist() == []
+        assert torch.equal(predict(w.session, View(pop), k, images, None), expected)
+        assert torch.equal(predict(w.session, View(pop.select(np.array([k, (k + 1) % 4]))), k, images, 7.0), expected)
+    assert predict(w.session, View(pop), 0, images[:0], None).tolist() == []
 
 
 def test_predictions_do_not_depend_on_earlier_ones_nor_change_the_data() -> None:
     w = make(channel={"kind": "awgn", "snr_db": -10.0})
-    pop, before = w.population(), w.federation.images.clone()
-    first = predict(w, View(pop), 2, before[:20], None)
-    assert torch.equal(first, predict(w, View(pop), 2, before[:20], None))
-    assert torch.equal(w.federation.images, before) and len(w.federation.labels) == len(before)
+    pop, before = w.population(), w.session.draws.federation.images.clone()
+    first = predict(w.session, View(pop), 2, before[:20], None)
+    assert torch.equal(first, predict(w.session, View(pop), 2, before[:20], None))
+    assert torch.equal(w.session.draws.federation.images, before) and len(w.session.draws.federation.labels) == len(
+        before
+    )
 
 
 def test_predictions_refuse_other_images_and_clients() -> None:
     w = make()
-    pop, images = w.population(), w.federation.images[:2]
+    pop, images = w.population(), w.session.draws.federation.images[:2]
     for wrong in (images[0], images[..., 1:], images.float(), images.repeat(1, 3, 1, 1)):
         with pytest.raises(ConfigError, match=r"^images: .* is not uint8 \[b, 1, 8, 8\]$"):
-            predict(w, View(pop), 0, wrong, None)
+            predict(w.session, View(pop), 0, wrong, None)
     with pytest.raises(ConfigError, match="^client: there is no model of client 4; there are 4, 0 to 3$"):
-        predict(w, View(pop), 4, images, None)
+        predict(w.session, View(pop), 4, images, None)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4])
@@ -204,10 +218,10 @@ def test_prototypes_by_hand(chunk: int) -> None:
     pop = used(w)
     means, counts = prototypes(w, pop)
     for k in range(4):
-        index = w.federation.train[k]
+        index = w.session.draws.federation.train[k]
         head = {"head.0.weight": torch.eye(4).double(), "head.0.bias": torch.zeros(4).double()}
-        x = w.federation.images[index].double() / 127.5 - 1
-        features, labels = worlds.plain({**worlds.client(pop, k), **head}, x), w.federation.labels[index]
+        x = w.session.draws.federation.images[index].double() / 127.5 - 1
+        features, labels = worlds.plain({**worlds.client(pop, k), **head}, x), w.session.draws.federation.labels[index]
         for c in range(3):
             mine = features[labels == c]
             assert int(counts[k, c]) == len(mine)
@@ -227,11 +241,11 @@ def test_moments_by_hand(chunk: int) -> None:
             real = batch.weight[i] > 0
             seen[k] += zip(batch.y[i][real].tolist(), features[i][real].numpy(), strict=True)
 
-    visit(w, pop, w.federation.train, note, stream="a", link=w.training_link)
+    visit(w.session, pop, w.session.draws.federation.train, note, stream="a", link=w.session.draws.training_link)
     means, counts, squares = moments(w, pop, "a")
     assert torch.equal(prototypes(w, pop, "a")[0], means) and not torch.equal(prototypes(w, pop)[0], means)
     for k in range(4):
-        assert len(seen[k]) == len(w.federation.train[k])
+        assert len(seen[k]) == len(w.session.draws.federation.train[k])
         for c in range(3):
             mine = np.array([f for y, f in seen[k] if y == c]).reshape(-1, 4)
             assert int(counts[k, c]) == len(mine)
@@ -246,6 +260,6 @@ def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
     pop = w.population()
     kept = pop.map(lambda n, t: t.clone())
     prototypes(w, pop)
-    confusion(w, {"a": View(pop)}, None, w.federation.test)
-    assert worlds.gap(pop, kept) == 0 and w.visited == 0
+    confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
+    assert worlds.gap(pop, kept) == 0 and w.session.tally.visited == 0
     assert worlds.gap(used(w), used(still)) == 0

@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from semcom.engine.train.visit import View, confusion
+from semcom.engine.train.view import View, confusion
 from semcom.engine.world import World
 from semcom.methods.parts.classifiers import fitted, linear_classifiers, linear_scores
 from tests.worlds import client, plain, random_federation, world
@@ -71,7 +71,7 @@ def features(w: World, k: int) -> np.ndarray:
     """A client's training features in torch's own words: `plain` with a head that passes them on."""
     model = client(w.population(), k)
     model |= {"head.0.weight": torch.eye(4, dtype=torch.float64), "head.0.bias": torch.zeros(4, dtype=torch.float64)}
-    return plain(model, w.federation.gather(w.federation.train[k], torch.float64)).numpy()
+    return plain(model, w.session.draws.federation.gather(w.session.draws.federation.train[k], torch.float64)).numpy()
 
 
 @KINDS
@@ -80,12 +80,14 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
     w = clean(chunk=chunk)
     rows = linear_classifiers(w, w.population(), kind)
     for k, classes in enumerate(([0, 1, 2], [1, 2])):
-        model = reference(kind).fit(features(w, k), w.federation.labels[w.federation.train[k]].numpy())
+        model = reference(kind).fit(
+            features(w, k), w.session.draws.federation.labels[w.session.draws.federation.train[k]].numpy()
+        )
         weight = model.coef_ if len(classes) > 2 else np.concatenate([-model.coef_, model.coef_])
         bias = model.intercept_ if len(classes) > 2 else np.concatenate([-model.intercept_, model.intercept_])
         np.testing.assert_allclose(rows["weight"][k, classes], weight, rtol=0, atol=1e-6)
         np.testing.assert_allclose(rows["bias"][k, classes], bias, rtol=0, atol=1e-6)
-    own = w.owned(np.arange(3))
+    own = torch.as_tensor(w.owned(np.arange(3)))
     assert (rows["bias"] == -torch.inf).equal(~own) and not rows["weight"][~own].any()
 
 
@@ -93,11 +95,21 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
 def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> None:
     w = clean(channel={"kind": "awgn", "snr_db": 0})
     pop = w.population()
-    counts = confusion(w, {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))}, None, w.federation.test)
+    counts = confusion(
+        w.session,
+        {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
+        None,
+        w.session.draws.federation.test,
+    )
     answered = counts["p"].sum(1)
-    assert not answered[~w.owned(np.arange(3))].any() and answered[2, 2] == len(w.federation.test[2])
+    assert not answered[~w.owned(np.arange(3))].any() and answered[2, 2] == len(w.session.draws.federation.test[2])
     assert (answered[:2] > 0).sum() > 2
-    clear = confusion(w, {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))}, 60.0, w.federation.test)
+    clear = confusion(
+        w.session,
+        {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
+        60.0,
+        w.session.draws.federation.test,
+    )
     assert not torch.equal(clear["p"], counts["p"])
 
 
@@ -107,7 +119,9 @@ def test_features_are_heard_as_in_training() -> None:
     heard, silent, ideal = clean(**noisy), clean(**noisy, train={"through_link": False}), clean()
     a, b, c = (linear_classifiers(w, w.population(), "lr")["weight"] for w in (heard, silent, ideal))
     assert not torch.equal(a, b) and torch.equal(b, c)
-    assert heard.meters["train_up"].signal is not None and heard.meters["test"].signal is None
+    assert (
+        heard.session.tally.meters["train_up"].signal is not None and heard.session.tally.meters["test"].signal is None
+    )
 
 
 def test_scores_by_hand() -> None:

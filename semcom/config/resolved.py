@@ -1,0 +1,42 @@
+"""A run without open fields: what `semcom.resolve` makes of a request, and everything after it works with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from semcom.config.fields import RunConfig, TrainConfig
+
+
+@dataclass(frozen=True)
+class Schedule(TrainConfig):
+    """A training schedule whose fields are all set; only one of `local_epochs` and `local_steps` is not None."""
+
+    rounds: int = field(kw_only=True)
+    batch_size: int = field(kw_only=True)
+    lr: float | tuple[float, ...] = field(kw_only=True)
+    lr_milestones: tuple[int, ...] = field(kw_only=True)
+    lr_decay: float | tuple[float, ...] = field(kw_only=True)
+    optimizer: Literal["adam", "sgd"] = field(kw_only=True)
+    momentum: float = field(kw_only=True)
+    weight_decay: float = field(kw_only=True)
+    participation: float = field(kw_only=True)
+
+    def rate_factor(self, round_: int) -> float:
+        """Return the factor that scales every rate in a round: the product over the milestones reached."""
+        decay = self.lr_decay if isinstance(self.lr_decay, tuple) else (self.lr_decay,) * len(self.lr_milestones)
+        reached = (f for start, f in zip(self.lr_milestones, decay, strict=True) if start <= round_)
+        return math.prod(reached, start=1.0)
+
+
+@dataclass(frozen=True)
+class Resolved(RunConfig):
+    """A run whose open fields are filled and checked."""
+
+    train: Schedule = field(kw_only=True)
+
+    @property
+    def participants(self) -> int:
+        """Number of clients that take part in a round, at least 1."""
+        return max(1, round(self.train.participation * self.clients))

@@ -1,0 +1,208 @@
+"""The keyed draws of a run: who takes part, in which order images are visited, and what the channel does to them.
+
+A draw is named by the run's seed, what it is for, the round and the client, so that it depends on nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from channels import Link, Meter, make_link
+from semcom.config import ConfigError, Resolved, parse_snr
+from semcom.data.federation import Federation
+from semcom.engine.air import Direction
+from semcom.engine.random import keyed
+from semcom.engine.store.population import Prefix, in_part
+from semcom.engine.train.forward import Batch, Signal
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.plan import Cut, Plan, pad, plan
+from semcom.engine.train.precision import autocast_of, dtype_of
+from semcom.models.dropout import Dropout
+
+
+class Draws:
+    """What training and evaluation draw from: the clients' images, the channel, and the run's seed.
+
+    Args:
+        config: of the run.
+        federation: images and who owns which.
+        device: where everything lies.
+        link: the run's channel, which every inference passes.
+        split: whether the method trains through the link, features up and gradients down.
+
+    Attributes:
+        round: the current round, 1 to T (0 during set-up): the clock of every draw.
+        training_link: what local training sees.
+        dtype: of weights, features and losses.
+        autocast: what the factors of products are rounded to, if they are.
+        test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
+    """
+
+    def __init__(
+        self, config: Resolved, federation: Federation, device: torch.device, link: Link, *, split: bool
+    ) -> None:
+        self.config, self.federation, self.device, self.link, self.split = config, federation, device, link, split
+        self.training_link = link if split or config.train.through_link else make_link("ideal")
+        self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
+        self.round = 0
+        channel = config.channel
+        down, test = channel.downlink_snr_db, channel.test_snr_db
+        self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
+        self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
+        self.test_snrs: tuple[float | None, ...] = (None,)
+        if test is not None:
+            self.test_snrs = parse_snr(test, "channel.test-snr-db").values
+
+    # -- clients -------------------------------------------------------------------------------------------------
+
+    def sample(self) -> np.ndarray:
+        """Return the ids of the clients that take part in this round, ascending."""
+        n = self.config.participants
+        return np.arange(n) if n == self.config.clients else self._some(n, "participation", self.round)
+
+    def tested(self) -> np.ndarray:
+        """Return the ids of the clients that are evaluated, ascending: all, or one draw, the same in every round."""
+        n = self.config.train.eval_clients
+        return np.arange(self.config.clients) if n is None else self._some(n, "evaluation")
+
+    def _some(self, n: int, *key: object) -> np.ndarray:
+        """Return n ids, ascending."""
+        order = torch.randperm(self.config.clients, generator=keyed("cpu", self.config.seed, *key))
+        return np.sort(order[:n].numpy())
+
+    # -- batches -------------------------------------------------------------------------------------------------
+
+    def sizes(self, client: int, phase: Phase) -> list[int]:
+        """Return the sizes of a client's mini-batches in a phase."""
+        return phase.sizes(client, int(self.federation.train.sizes[client]), self.config.train)
+
+    def plan(self, client: int, phase: Phase, take: str = "") -> Plan:
+        """Return a client's batch order in this round, or that of a take."""
+        owned = self.federation.train[client]
+        stream = "/".join(part for part in (phase.stream, take) if part)
+        key = (self.config.seed, stream, "order", self.round, client)
+        return plan(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
+
+    def batch(
+        self,
+        order: Tensor,
+        cut: Cut,
+        federation: Federation | None = None,
+        signals: Mapping[str, Signal] | None = None,
+        uniforms: Tensor | None = None,
+    ) -> Batch:
+        """Return the mini-batches of one step.
+
+        Args:
+            order: indices of the images that the clients visit, `[k, N]`.
+            cut: the step.
+            federation: whose images these are (None: the run's).
+            signals: what models meet on the way.
+            uniforms: numbers of the step's samples, `[k, b, p]`.
+        """
+        source = federation or self.federation
+        index = cut(order)
+        y = source.labels[index]
+        y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
+        images = source.gather(index, self.dtype)
+        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms)
+
+    def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
+        """Return numbers in [0, 1) for each visited sample of a chunk: `[k, N, numbers]`, zeros in padding."""
+        generators = [keyed(self.device, self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
+        return pad(
+            [
+                torch.rand(n, numbers, generator=g, device=self.device, dtype=self.dtype)
+                for n, g in zip(samples, generators, strict=True)
+            ]
+        )
+
+    # -- the channel ---------------------------------------------------------------------------------------------
+
+    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
+        """Return the SNR in dB of each client in this round, `[n]`; a range is drawn per client and round."""
+        snr = self._up_snr
+        if self._down_snr is None:
+            direction = "up"  # the same SNR both ways, also where it is drawn
+        elif direction == "down":
+            snr = self._down_snr
+
+        def uniform(client: int) -> float:
+            generator = keyed("cpu", self.config.seed, "snr", direction, self.round, client)
+            return float(torch.rand((), generator=generator, dtype=torch.float64))
+
+        values = [snr.of(client, uniform) for client in map(int, ids)]
+        return torch.tensor(values, dtype=torch.float64).to(self.device, self.dtype)
+
+    def realisation(
+        self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
+    ) -> dict[str, Tensor]:
+        """Return what a link draws for a chunk, one row per visited sample, `[k, N, ...]`.
+
+        `sizes` are each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
+        """
+        seed, d = self.config.seed, self.config.model.features
+        drawn = [
+            link.of(int(k)).draw(batches, d, keyed(self.device, seed, stream, kind, self.round, int(k)), self.dtype)
+            for k, batches in zip(ids, sizes, strict=True)
+        ]
+        return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
+
+    def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
+        """Return what the run's channel draws for one tensor of one client that is sent uncoded."""
+        generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
+        return self.link.of(client).draw([1], numbers, generator, self.dtype)
+
+    def signals(
+        self,
+        ids: np.ndarray,
+        sizes: Sequence[Sequence[int]],
+        stream: str,
+        network: nn.Module | None = None,
+        train: Prefix = (),
+        meters: tuple[Meter | None, Meter | None] = (None, None),
+    ) -> Callable[[Cut], Signal]:
+        """Return what a chunk's samples meet on the way through a model, as a function of the step.
+
+        Args:
+            ids: the chunk's clients, `[k]`.
+            sizes: each client's mini-batches.
+            stream: names the draws.
+            network: the architecture of a model in training, None for a frozen one: that has no gradients to send
+                down, and no dropout.
+            train: the parts in training mode.
+            meters: where the received SNR of uplink and downlink is measured.
+        """
+        link = self.training_link
+        up = self.realisation(link, ids, sizes, stream, "uplink")
+        trained = self.split and network is not None
+        down = self.realisation(link, ids, sizes, stream, "downlink") if trained else None
+        keep = {} if network is None else self._kept(ids, sizes, stream, network, train)
+        up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
+
+        def signal(cut: Cut) -> Signal:
+            n = cut.n
+            back = None if down is None else {name: cut(t) for name, t in down.items()}
+            drawn = {name: cut(t) for name, t in up.items()}
+            kept = {name: cut(t) for name, t in keep.items()}
+            return Signal(drawn, up_snr[:n], back, down_snr[:n], *meters, kept)
+
+        return signal
+
+    def _kept(
+        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
+    ) -> dict[str, Tensor]:
+        """Return what each dropout layer in training keeps of each visited sample, bool `[k, N, ...]`, by buffer."""
+        kept = {}
+        for name, layer in network.named_modules():
+            if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):
+                if layer.units is None:  # noted when the network was tried out
+                    raise ConfigError(f"model: the dropout {name} is never reached; leave it out")
+                drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
+                kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
+        return kept

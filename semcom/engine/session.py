@@ -1,0 +1,51 @@
+"""What training and evaluation work with: draws, counters, and this process's place among those of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from semcom.engine.draws import Draws
+from semcom.engine.host.clock import Clock
+from semcom.engine.host.ranks import Team
+from semcom.engine.tally import Tally
+
+
+@dataclass
+class Session:
+    """A run as one of its processes carries it out.
+
+    Attributes:
+        draws: images, channel, randomness.
+        tally: what is counted.
+        clock: seconds by section.
+        chunk: clients trained at once; None: not chosen yet.
+    """
+
+    draws: Draws
+    tally: Tally
+    clock: Clock
+    chunk: int | None
+
+    @property
+    def team(self) -> Team:
+        """The processes that share this run's clients."""
+        return self.tally.team
+
+    def chunk_of(self, n: int) -> int:
+        """Return how many clients to take at a time, of n: as few chunks as need be, of nearly equal size."""
+        chunks = -(-n // (self.chunk or n))
+        return -(-n // chunks)
+
+    def counters(self) -> dict[str, Any]:
+        """Return what has been counted, and the chunk that was chosen, as plain numbers."""
+        cuda = int(self.draws.device.type == "cuda")
+        return {"chunk": self.chunk or 0, "chosen_for_cuda": cuda, **self.tally.counters()}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Go on from `counters`."""
+        self.tally.resume(counters)
+        on_cuda = self.draws.device.type == "cuda"
+        if self.draws.config.chunk == "auto" and counters["chosen_for_cuda"] == on_cuda:
+            self.chunk = counters["chunk"]  # with another one, sums would be rounded differently

@@ -1,0 +1,101 @@
+"""What a run counts and measures: samples, traffic, received SNR, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from channels import Meter
+from channels.meter import ratio_db
+from semcom.engine.air import Air
+from semcom.engine.draws import Draws
+from semcom.engine.host.ranks import Team
+from semcom.engine.train.context import Log
+from semcom.engine.train.plan import batch_sizes
+
+
+class Tally:
+    """The counters of a run, and its rounds.
+
+    Args:
+        draws: what the run draws from.
+        air: exchange, which counts its traffic.
+        team: the processes that share the run's clients.
+
+    Attributes:
+        visited: training samples visited so far.
+        log: per-client means that training reported in this round, name -> `[n]`.
+        meters: received SNR by "train_up", "train_down" and "test", since they were settled.
+        measured: their sums of signal and noise power until then, over all ranks.
+    """
+
+    def __init__(self, draws: Draws, air: Air, team: Team) -> None:
+        self.draws, self.air, self.team = draws, air, team
+        self.visited, self.log = 0, Log()
+        self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
+        self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
+
+    def begin(self, round_: int) -> None:
+        """Start a round: the clock of every keyed draw."""
+        self.draws.round, self.log = round_, {}
+        self.air.begin(self.draws.config.participants)
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count nothing within it: round, samples, traffic, losses and the SNR of training are then as they were.
+
+        The received SNR of tests is kept: what is evaluated here is evaluated for the run.
+        """
+        before, round_, log = self.counters(), self.draws.round, dict(self.log)
+        yield  # after an exception the world is not used any more
+        self.settle()
+        tests = self.measured["test"]
+        self.resume(before)
+        self.draws.round, self.log, self.measured["test"] = round_, log, tests
+
+    def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
+        """Count the clients' mini-batches in training, `sizes` of each, and with a split method their traffic."""
+        self.visited += sum(map(sum, sizes))
+        if self.draws.split:
+            self._traffic(ids, sizes, back=True)
+
+    def uplink(self, ids: np.ndarray) -> None:
+        """Count a pass of the clients' training features over the uplink, which a split method's base station hears."""
+        if self.draws.split:
+            batch, owned = self.draws.config.train.batch_size, self.draws.federation.train.sizes[ids]
+            self._traffic(ids, [batch_sizes(int(n), batch) for n in owned], back=False)
+
+    def _traffic(self, ids: np.ndarray, sizes: Sequence[Sequence[int]], back: bool) -> None:
+        classes = len(self.draws.federation.classes)
+        self.air.features(ids, sizes, self.draws.config.model.features, classes, back)
+
+    def settle(self) -> None:
+        """Add what all ranks measured on the air since the last time; waits for the device, so once a round."""
+        sums = [m.take(self.draws.device) for m in self.meters.values()]
+        for name, (signal, noise) in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
+            before = self.measured[name]
+            self.measured[name] = (before[0] + signal, before[1] + noise)
+
+    def snr_received_db(self) -> dict[str, float]:
+        """Return the received SNR in dB so far, by meter; nan where nothing was sent."""
+        return {name: ratio_db(*sums) for name, sums in self.measured.items()}
+
+    def losses(self) -> dict[str, float]:
+        """Return the means over the round's clients of what training logged."""
+        return {name: float(values.mean()) for name, values in self.log.items()}
+
+    def counters(self) -> dict[str, Any]:
+        """Return what has been counted and measured so far, as plain numbers."""
+        self.settle()
+        meters = {name: list(sums) for name, sums in self.measured.items()}
+        return {"visited": self.visited, "air": self.air.counters(), "meters": meters}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Go on from `counters`."""
+        self.visited = counters["visited"]
+        self.air.resume(counters["air"])
+        self.measured = {name: (signal, noise) for name, (signal, noise) in counters["meters"].items()}

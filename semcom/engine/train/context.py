@@ -1,0 +1,93 @@
+"""What goes into a training beside the models, and what comes out of it.
+
+Legend: n clients in training, k of them in a chunk, S steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from semcom.engine.store.population import Population
+from semcom.engine.train.forward import Batch, StackedModel
+
+Log = dict[str, Tensor]
+"""Name -> a value per client."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a method hands to its objective; it comes back, cut to the chunk and the step, as the `Context`.
+
+    Attributes:
+        per_client: tensors with a row per client, `[n, ...]`, in the order of the population's ids.
+        common: tensors that all clients have in common.
+        per_step: `[S, ...]`, a row per step, for a network of the base station, which trains without clients' data.
+        carry: accumulators per client, `[n, ...]`, that the objective changes in place; a changed copy is returned.
+        anchors: other models of the clients, for their weights.
+        frozen: the same for models that are called on batches: each has its own draws of the link.
+    """
+
+    per_client: Mapping[str, Tensor] = field(default_factory=dict)
+    common: Mapping[str, Tensor] = field(default_factory=dict)
+    per_step: Mapping[str, Tensor] = field(default_factory=dict)
+    carry: Mapping[str, Tensor] = field(default_factory=dict)
+    anchors: Mapping[str, Population] = field(default_factory=dict)
+    frozen: Mapping[str, Population] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an objective gets besides the model and the batch.
+
+    Attributes:
+        per_client: of `Given`, frozen, `[k, ...]` each.
+        common: of `Given`.
+        per_step: of `Given`, the row of this step.
+        carry: of `Given`, `[k, ...]`.
+        models: anchors and frozen models, in evaluation mode.
+        takes: further mini-batches of the step.
+    """
+
+    per_client: Mapping[str, Tensor]
+    common: Mapping[str, Tensor]
+    per_step: Mapping[str, Tensor]
+    carry: Mapping[str, Tensor]
+    models: Mapping[str, StackedModel]
+    takes: Mapping[str, Batch]
+
+
+Loss = Callable[[StackedModel, Any, Context], "Tensor | tuple[Tensor, Log]"]
+"""`(model, batch, context) -> loss [k]`, or that and what is logged beside it, name -> `[k]`."""
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A function that returns what the optimiser descends, in place of a loss: for methods with an inner loop.
+
+    Attributes:
+        of: `(model, batch, context) -> ({leaf: [k, ...]}, {"loss": [k], ...})`.
+    """
+
+    of: Callable[[StackedModel, Any, Context], tuple[dict[str, Tensor], Log]]
+
+
+Objective = Loss | Gradient
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training gave.
+
+    Attributes:
+        models: the trained population, in the order of the one that was given.
+        log: means of the loss and of logged values over the last epoch, `[n]` each.
+        carried: the accumulators of `Given.carry`, `[n, ...]`.
+    """
+
+    models: Population
+    log: Log
+    carried: dict[str, Tensor]

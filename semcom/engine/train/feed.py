@@ -1,0 +1,123 @@
+"""What a chunk in training is fed, step by step: batches and draws for clients, nothing for the base station."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.engine.draws import Draws
+from semcom.engine.session import Session
+from semcom.engine.store.population import Cohort, Population
+from semcom.engine.train.context import Given
+from semcom.engine.train.descent import Chunk
+from semcom.engine.train.forward import Batch, StackedModel, channels_last
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.plan import Schedule, pad
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step works with: the mini-batch, the models as they stand, and the step's part of the context."""
+
+    batch: Batch | None
+    model: StackedModel
+    models: Mapping[str, StackedModel]
+    takes: Mapping[str, Batch]
+    per_step: Mapping[str, Tensor]
+
+
+class Feed(Protocol):
+    """The steps of a chunk."""
+
+    steps: int
+
+    def active(self, step: int) -> int:
+        """Return the number of clients that have not finished before a step."""
+        ...
+
+    def take(self, step: int) -> Step:
+        """Return what a step works with, after the chunk was cut to its active clients."""
+        ...
+
+
+class ClientFeed:
+    """Mini-batches of a chunk of clients, with the draws for each."""
+
+    def __init__(self, session: Session, chunk: Chunk, train: tuple[str, ...], given: Given, phase: Phase) -> None:
+        draws, ids = session.draws, chunk.ids
+        self.session, self.chunk, self.train = session, chunk, train
+        plans = [draws.plan(int(k), phase) for k in ids]
+        self.schedule = Schedule(plans)
+        self.steps = self.schedule.steps
+        network, sizes = chunk.cohort.network, [p.sizes for p in plans]
+        meters = session.tally.meters["train_up"], session.tally.meters["train_down"]
+        self.signals = {"": draws.signals(ids, sizes, phase.draws(), network, train, meters)}
+        self.signals |= {name: draws.signals(ids, sizes, phase.draws(name)) for name in given.frozen}
+        self.takes = {}
+        for take in phase.takes:
+            signal = draws.signals(ids, sizes, phase.draws(take.name), network, train, meters)
+            self.takes[take.name] = self._order(draws, phase, take.name, take.same), signal
+        total = [len(p.order) for p in plans]
+        self.uniforms = draws.uniforms(ids, total, phase.uniforms, phase.draws()) if phase.uniforms else None
+        self.models = {name: _stacks(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
+
+    def _order(self, draws: Draws, phase: Phase, take: str, same: bool) -> Tensor:
+        """Return the samples of a take in visiting order, `[k, N]`."""
+        return self.schedule.order if same else pad([draws.plan(int(k), phase, take).order for k in self.chunk.ids])
+
+    def active(self, step: int) -> int:
+        """Return the number of clients that have not finished before a step."""
+        return self.schedule.active(step)
+
+    def take(self, step: int) -> Step:
+        """Return what a step works with."""
+        cut, draws, chunk = self.schedule.cut(step), self.session.draws, self.chunk
+        signals = {name: signal(cut) for name, signal in self.signals.items()}
+        uniforms = None if self.uniforms is None else cut(self.uniforms)
+        batch = draws.batch(self.schedule.order, cut, signals=signals, uniforms=uniforms)
+        takes = {
+            name: draws.batch(order, cut, signals={"": signal(cut)}) for name, (order, signal) in self.takes.items()
+        }
+        link, autocast, network = draws.training_link, draws.autocast, chunk.cohort.network
+        model = StackedModel(network, chunk.leaves, chunk.fixed(), self.train, link, autocast)
+        models = {
+            name: StackedModel(c.network, {}, _own_first(c, cut.n), (), link, autocast, name)
+            for name, c in self.models.items()
+        }
+        return Step(batch, model, models, takes, {})
+
+
+class ServerFeed:
+    """Steps of a network of the base station, which trains without clients' data."""
+
+    def __init__(self, chunk: Chunk, train: tuple[str, ...], given: Given, phase: Phase) -> None:
+        self.chunk, self.train, self.per_step = chunk, train, given.per_step
+        self.steps = next((len(t) for t in given.per_step.values()), phase.steps or 0)
+
+    def active(self, step: int) -> int:
+        """Return the number of networks: none finishes before the others."""
+        return len(self.chunk.ids)
+
+    def take(self, step: int) -> Step:
+        """Return the networks as they stand, and what belongs to the step; there is no batch."""
+        chunk = self.chunk
+        model = StackedModel(chunk.cohort.network, chunk.leaves, chunk.fixed(), self.train)
+        return Step(None, model, {}, {}, {name: t[step] for name, t in self.per_step.items()})
+
+
+def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
+    """Return the models of the clients `ids` of one architecture, in this order."""
+    (cohort,) = pop.select(ids).stacks()
+    at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
+    tensors = {n: t if n in cohort.shared else channels_last(t[at]) for n, t in cohort.tensors.items()}
+    return replace(cohort, tensors=tensors, ids=ids)
+
+
+def _own_first(cohort: Cohort, n: int) -> dict[str, Tensor]:
+    """Return the first n rows of what clients do not share, and all that they do."""
+    return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}

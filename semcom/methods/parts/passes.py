@@ -1,0 +1,26 @@
+"""A pass of the clients' training images through their models, without training."""
+
+from __future__ import annotations
+
+from semcom.engine.store.population import Population
+from semcom.engine.train.visit import Visitor, share_out
+from semcom.engine.world import World
+
+
+def training_pass(world: World, pop: Population, fn: Visitor, stream: str) -> None:
+    """Show the received features of each client's training images to `fn`, in evaluation mode, over the training link.
+
+    Each of several processes shows its part of the clients. With a split method the base station hears the features,
+    so they are counted.
+
+    Args:
+        world: the run.
+        pop: n models.
+        fn: the visitor.
+        stream: names the draws of the link.
+    """
+    session = world.session
+    draws, tally = session.draws, session.tally
+    tally.uplink(pop.ids)
+    link, meter = draws.training_link, tally.meters["train_up"]
+    share_out(session, pop, draws.federation.train, fn, stream=stream, link=link, meter=meter)

@@ -1,0 +1,77 @@
+"""The images of a run, and who owns them: the clients that train, and those that join at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from semcom.config import ConfigError, Resolved
+from semcom.data.dataset import Dataset
+from semcom.data.federation import Federation, Ragged, federate
+from semcom.data.load import load
+from semcom.data.partitions import partition
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images of a run, on the host.
+
+    Attributes:
+        members: of the clients that train.
+        newcomers: of those that join at the end, if there are any.
+    """
+
+    members: Federation
+    newcomers: Federation | None
+
+    def beside(self, members: Federation) -> Federation | None:
+        """Return the newcomers' on the device where `members` lie; images of both lie there once."""
+        if self.newcomers is None:
+            return None
+        common = self.newcomers.images is self.members.images
+        found = replace(self.newcomers, images=members.images, labels=members.labels) if common else self.newcomers
+        return found.to(members.images.device)
+
+
+def read_images(config: Resolved) -> Images:
+    """Load and divide the images of a run: over all clients, of which the last ones are new.
+
+    Raises:
+        ConfigError: that cannot be done.
+    """
+    dataset, members = load(config.data), config.clients
+    everyone = members + (config.new_clients if config.new_data is None else 0)
+    whole = federate(dataset, partition(dataset, config.partition, everyone, config.seed))
+    if not config.new_clients:
+        return Images(whole, None)
+    if config.new_data is not None:
+        return Images(whole, _others(config, config.new_data, dataset))
+    return Images(_clients(whole, 0, members), _clients(whole, members, everyone))
+
+
+def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
+    """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
+    try:
+        own = load(replace(config.data, name=name))
+        split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
+    except ConfigError as error:
+        raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
+    channels = own.images.shape[1], dataset.images.shape[1]
+    if len(set(channels)) > 1:
+        raise ConfigError("new-data: {!r} has {} channels, the data of the run {}".format(name, *channels))
+    return federate(own, split)
+
+
+def _clients(whole: Federation, start: int, stop: int) -> Federation:
+    """Return some of the clients of a federation, with the images of all."""
+
+    def cut(table: Ragged) -> Ragged:
+        offsets = table.offsets[start : stop + 1]
+        return Ragged(table.flat[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
+
+    return replace(
+        whole,
+        train=cut(whole.train),
+        test=cut(whole.test),
+        validation=cut(whole.validation),
+        owned=whole.owned[start:stop],
+    )
