@@ -9,10 +9,13 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
-EQUALISERS = ("mmse", "zf", "none")
+Equaliser = Literal["mmse", "zf", "none"]
+EQUALISERS = get_args(Equaliser)
 
 
 def equalise(

@@ -1,13 +1,21 @@
 """What all links share: noise, equaliser, the split gradient, the meter. A channel is a short subclass.
 
-For example, a line of sight with a random phase:
+For example, Nakagami fading with whole m, where |h|^2 is the mean of m independent exponentials:
 
-    @LINKS.register("phase")
-    class Phase(Link):
+    @LINKS.register("nakagami")
+    class Nakagami(Link):
+        @dataclass(frozen=True)
+        class Options(Link.Options):
+            m: int = 2
+
+            def check(self):
+                super().check()
+                require("m", self.m, COUNT)
+
         def draw(self, sizes, d, generator, dtype=torch.float32):
             rows = super().draw(sizes, d, generator, dtype)  # the noise
-            angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
-            return rows | {"fading": torch.polar(torch.ones_like(angle), 2 * torch.pi * angle)}
+            paths = complex_normal((self.options.m, sum(sizes), 1), generator, dtype)
+            return rows | {"fading": torch.polar(paths.abs().square().mean(0).sqrt(), paths[0].angle())}
 
         def gain(self, rows):
             return rows["fading"]  # h, complex, E|h|^2 = 1
@@ -16,19 +24,21 @@ For example, a line of sight with a random phase:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, equalise
+from channels.equalise import EQUALISERS, Equaliser, equalise
 from channels.meter import Meter
-from channels.options import one_of
+from channels.options import BaseOptions, one_of
 from channels.power import check_even, check_finite, normalise_power
 from channels.split import Hop, Split
 
-DOWNLINKS = ("noisy", "ideal")
+Downlink = Literal["noisy", "ideal"]
+DOWNLINKS = get_args(Downlink)
 
 Rows = Mapping[str, Tensor]
 """A realisation of the channel: tensors with one row per sample."""
@@ -48,20 +58,42 @@ class Link:
 
     Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
 
-    A link's options are the keyword arguments of its constructor. A subclass takes those of this class, or has a
-    constructor of its own, with more of them, or without one that would do nothing.
+    A link declares its options as a nested dataclass `Options`, and has their values in `options`. A subclass takes
+    those of its parent, or declares its own: more of them, or, from `BaseOptions`, without one that would do nothing.
 
     Args:
-        equaliser: "mmse", "zf" or "none".
-        downlink: "noisy" or "ideal"; an ideal downlink ignores the downlink realisation.
+        options: an instance of the class's `Options`.
 
     Raises:
-        ValueError: for any other value.
+        ValueError: for options that `Options.check` refuses.
     """
 
-    def __init__(self, *, equaliser: str = "mmse", downlink: str = "noisy") -> None:
-        self.equaliser = one_of("equaliser", equaliser, EQUALISERS)
-        self.downlink = one_of("downlink", downlink, DOWNLINKS)
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of a link that may fade."""
+
+        equaliser: Equaliser = "mmse"
+        """Receiver: "mmse", "zf" or "none"."""
+        downlink: Downlink = "noisy"
+        """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+
+        def check(self) -> None:
+            """Check both names."""
+            one_of("equaliser", self.equaliser, EQUALISERS)
+            one_of("downlink", self.downlink, DOWNLINKS)
+
+    options: BaseOptions
+    """The link's options; what was left open (None) is filled in as soon as the link knows it, at last by `in_band`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _check_declaration(cls)
+
+    def __init__(self, options: BaseOptions) -> None:
+        options.check()
+        self.options = options
+        self.equaliser: str = getattr(options, "equaliser", "none")
+        self.downlink: str = getattr(options, "downlink", "noisy")
 
     shares: tuple[float, ...] | None = None
     """Each client's part of the band, summing to 1; None: those that take part share it equally."""
@@ -180,6 +212,18 @@ class Link:
         gain, deviation = self.gain(rows), no.sqrt()
         weight, effective = equalise(self.equaliser, gain, no, self.estimate(rows, deviation))
         return Hop(gain, weight, effective, rows.get("noise"), deviation, meter)
+
+
+def _check_declaration(link: type[Link]) -> None:
+    """Raise TypeError, where a link is defined, for options that could not be set as they are written."""
+    options, name = link.Options, f"{link.__name__}.Options"
+    if not (isinstance(options, type) and issubclass(options, BaseOptions)):
+        raise TypeError(f"{name} does not derive from Options of another link, or from channels.options.BaseOptions")
+    if "__dataclass_fields__" not in vars(options):
+        raise TypeError(f"{name} is no dataclass; write @dataclass(frozen=True) above it")
+    for field in fields(options):
+        if field.default is MISSING:
+            raise TypeError(f"{name}.{field.name} has no default")
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

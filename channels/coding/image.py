@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from channels.coding import codec as files
-from channels.coding.digital import carrier
-from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
+from channels.coding.digital import CODE_RATES, carrier
 from channels.coding.modem import modem
 from channels.coding.qam import check_size
-from channels.options import one_of
+from channels.options import COUNT, one_of, require
 from channels.theory import noise_power
 
 CHECKSUM = 2
@@ -78,17 +77,17 @@ class ImageChain:
         coherence: str | None = None,
         k_factor_db: float | None = None,
     ) -> None:
-        if not isinstance(uses, int) or uses < 1:
-            raise ValueError(f"uses: {uses!r} is not a whole number of at least 1")
-        if not LOWEST_RATE <= code_rate <= HIGHEST_RATE:
-            raise ValueError(f"code_rate: {code_rate!r} is not a number from 1/5 to 948/1024")
+        require("uses", uses, COUNT)
+        require("code_rate", code_rate, CODE_RATES)
+        one_of("codec", codec, files.CODECS)
+        one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
         self.bits = math.floor(code_rate * check_size(modulation) * uses)
         self.room = self.bits // 8 - CHECKSUM
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
-        self.codec, self.headers = one_of("codec", codec, files.CODECS), one_of("headers", headers, files.HEADERS)
+        self.codec, self.headers = codec, headers
         self.carrier = carrier(fading, coherence, k_factor_db)
         """The link whose channel the symbols cross."""
 

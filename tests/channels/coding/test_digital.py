@@ -125,8 +125,8 @@ def test_two_of_the_three_choose_the_third(given, settled):
         ({"bits": 2, "modulation": 16}, "bits: 2 per value need code rate 1 with modulation 16; 1/5 to 948/1024 exist"),
         ({"bits": 1, "code_rate": 0.3}, "bits: 1 per value at code_rate 0.3 need 6.66667 bits per symbol; 2, 4, 6, 8"),
         ({"bits": 9}, "bits: 9 per value need code rate 2.25 with modulation 256; 1/5 to 948/1024 exist"),
-        ({"bits": -1}, "bits: -1 is not a positive number of bits per value"),
-        ({"bits": math.nan}, "bits: nan is not a positive number of bits per value"),
+        ({"bits": -1}, "bits: -1 is not a positive number"),
+        ({"bits": math.nan}, "bits: nan is not a positive number"),
         (
             {"modulation": 12},
             "modulation: a constellation of 12 points is no power of two; known are 4, 16, 64 and 256",
@@ -139,7 +139,7 @@ def test_two_of_the_three_choose_the_third(given, settled):
         ({"coherence": "batch"}, "coherence: 'batch' has no effect with fading awgn"),
         ({"fading": "rayleigh", "coherence": "second"}, "coherence: 'second' is unknown; known are symbol, sample"),
         ({"fading": "rayleigh", "k_factor_db": 3.0}, "k_factor_db: 3.0 has no effect with fading rayleigh"),
-        ({"equaliser": "zf"}, "equaliser: 'zf' is not for digital, which takes bits, modulation, code_rate, fading"),
+        ({"equaliser": "zf"}, "equaliser: 'zf' is not for digital, which takes downlink, bits, modulation, code_rate"),
         ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
     ],
 )

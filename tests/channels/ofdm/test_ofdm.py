@@ -66,13 +66,13 @@ def test_a_frame_goes_on_over_its_slots():
 def test_the_band_is_sized_by_a_mini_batch_or_given():
     """50 x 64 / 2 = 1,600 symbols over 12 data symbols of a slot are 134 subcarriers."""
     link = ofdm()
-    assert (link.subcarriers, link.bandwidth_hz, link.shares) == (None, None, None)
+    assert (link.options.subcarriers, link.bandwidth_hz, link.shares) == (None, None, None)
     run = link.in_band(clients=25, active=20, batch=50, d=64)
-    assert run.subcarriers == 20 * 134 and run.bandwidth_hz == 20 * 134 * 15e3
-    assert link.subcarriers is None  # the other one is a copy
-    assert ofdm(pilots=()).in_band(20, 20, 50, 64).subcarriers == 20 * 115
+    assert run.options.subcarriers == 20 * 134 and run.bandwidth_hz == 20 * 134 * 15e3
+    assert link.options.subcarriers is None  # the other one is a copy
+    assert ofdm(pilots=()).in_band(20, 20, 50, 64).options.subcarriers == 20 * 115
     given = ofdm(subcarriers=1000, spacing_khz=30.0).in_band(20, 20, 50, 64)
-    assert (given.subcarriers, given.bandwidth_hz) == (1000, 3e7)
+    assert (given.options.subcarriers, given.bandwidth_hz) == (1000, 3e7)
 
 
 def test_clients_have_blocks_of_their_shares():
@@ -274,8 +274,10 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"csi": "ls", "pilots": ()}, "pilots: there are none to estimate the channel from; csi ls needs one"),
         ({"pilots": tuple(range(14))}, "pilots: all 14 symbols of a slot are pilots, which leaves none for data"),
         ({"pilots": (2, 14)}, "pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
+        ({"pilots": (2, 2.5)}, "pilots: (2, 2.5) are not different symbols of a slot, 0 to 13"),
         ({"pilots": (2, 2)}, "pilots: (2, 2) are not different symbols of a slot, 0 to 13"),
-        ({"subcarriers": 0}, "subcarriers: 0 is not a positive number"),
+        ({"subcarriers": 0}, "subcarriers: 0 is not a whole number of at least 1"),
+        ({"subcarriers": 10.5}, "subcarriers: 10.5 is not a whole number of at least 1"),
         ({"shares": (0.5, 0.6)}, "shares: 0.5, 0.6 sum to 1.1 and not to 1"),
         ({"shares": (1.5, -0.5)}, "shares: -0.5 is not a positive number"),
         ({"shares": 0.5}, "shares: 0.5 sum to 0.5 and not to 1"),
@@ -285,7 +287,7 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
         ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
         ({"profile": "rayleigh", "speed_mps": 3.0}, "speed_mps: 3.0 is not for profile rayleigh"),
-        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes profile, csi"),
+        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes equaliser, downlink, profile, csi"),
     ],
 )
 def test_options_that_make_no_grid_are_refused(options, message):
