@@ -3,8 +3,8 @@
     from channels import make_link
 
     link = make_link("rayleigh", equaliser="mmse")
-    rows = link.draw([50], d=64, generator=torch.Generator().manual_seed(0))
-    received = link(features, {name: row[None] for name, row in rows.items()}, torch.tensor([10.0]))
+    drawn = link.draw([50], d=64, generator=torch.Generator().manual_seed(0))
+    received = link(features, {name: tensor[None] for name, tensor in drawn.items()}, torch.tensor([10.0]))
 
 Nothing here imports semcom, and importing this package does not import torch. `docs/channels.md` has the equations.
 """

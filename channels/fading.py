@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.link import DOWNLINKS, Downlink, Link, Rows, complex_normal
+from channels.link import DOWNLINKS, Downlink, Link, Realisation, complex_normal
 from channels.options import BaseOptions, Rule, one_of, require
 from channels.power import check_even
 
@@ -69,17 +69,17 @@ class Rayleigh(Link):
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
         """As `Link.draw`, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
-        rows, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
+        drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks = self.gains(fading_shape(coherence, sizes, d // 2), generator, dtype)
-        return rows | {"fading": spread(blocks, coherence, sizes)}
+        return drawn | {"fading": spread(blocks, coherence, sizes)}
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Independent h of `shape`, complex."""
         return complex_normal(shape, generator, dtype)
 
-    def gain(self, rows: Rows) -> Tensor:
+    def gain(self, drawn: Realisation) -> Tensor:
         """h."""
-        return rows["fading"]
+        return drawn["fading"]
 
 
 class Rician(Rayleigh):
@@ -119,7 +119,7 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
 
 
 def spread(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
-    """Gains per block `[blocks, ...]` as rows per sample `[sum(sizes), ...]`."""
+    """Gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))

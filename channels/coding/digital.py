@@ -19,7 +19,7 @@ from channels.coding.modem import Modem, codewords, modem
 from channels.coding.qam import SIZES, check_size
 from channels.coding.quantise import Quantiser
 from channels.fading import AWGN, Coherence, Rayleigh, Rician
-from channels.link import Link, Rows
+from channels.link import Link, Realisation
 from channels.meter import Meter
 from channels.options import POSITIVE, Rule, one_of, require
 from channels.power import PAIR, check_even, to_features, to_pairs
@@ -93,17 +93,17 @@ class Digital(Link):
         """As the link of the fading: noise and gains of d/2 symbols per sample."""
         return self.carrier.draw(sizes, d, generator, dtype)
 
-    def gain(self, rows: Rows) -> Tensor | None:
+    def gain(self, drawn: Realisation) -> Tensor | None:
         """h."""
-        return self.carrier.gain(rows)
+        return self.carrier.gain(drawn)
 
-    def transmit(self, symbols: Tensor, up: Rows, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
+    def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
         """As the link of the fading, with MMSE where it fades: what is sent uncoded does not pass the digital chain."""
         return self.carrier.transmit(symbols, up, snr_db, meter=meter)
 
-    def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """The realisation `rows`, with what codes features like `like` `[k, b, d]`."""
-        plain = super()._hop(rows, snr_db, like, meter)
+    def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
+        """The realisation `drawn`, with what codes features like `like` `[k, b, d]`."""
+        plain = super()._hop(drawn, snr_db, like, meter)
         d, device = like.shape[-1], like.device
         bits = self.payload(d)
         quantiser = Quantiser(d // 2, bits, device)
@@ -132,9 +132,9 @@ class CodedHop(Hop):
     def _carry(self, numbers: Tensor, valid: Tensor) -> Tensor:
         """Numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
         sent = self.modem.symbols(self.quantiser.bits(numbers))
-        gain = None if self.gain is None else _rows(self.gain, valid)
+        gain = None if self.gain is None else _of_valid(self.gain, valid)
         heard = sent if gain is None else gain * sent
-        noise = None if self.noise is None else _rows(self.deviation, valid) * _rows(self.noise, valid)
+        noise = None if self.noise is None else _of_valid(self.deviation, valid) * _of_valid(self.noise, valid)
         if self.meter is not None:
             self.meter.add(heard, noise, 1.0, None)
         bits, _ = self.modem.receive(heard if noise is None else heard + noise, gain)
@@ -196,6 +196,6 @@ def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Li
     return link(link.Options(**given))
 
 
-def _rows(values: Tensor, valid: Tensor) -> Tensor:
-    """The rows `[N, ...]` of `values`, broadcastable to `[k, b, ...]`, where `valid` `[k, b]`."""
+def _of_valid(values: Tensor, valid: Tensor) -> Tensor:
+    """Return those of `values`, broadcastable to `[k, b, ...]`, of the `valid` samples `[k, b]`: `[N, ...]`."""
     return values.expand(*valid.shape, values.shape[-1])[valid]

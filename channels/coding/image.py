@@ -139,12 +139,12 @@ class ImageChain:
         spare = self.bits - bits.shape[1]
         coder = modem(self.bits, self.uses, self.modulation, device)
         symbols = coder.symbols(torch.nn.functional.pad(torch.from_numpy(bits).to(device), (0, spare)))
-        rows = self.carrier.draw([len(data)], 2 * self.uses, generator)
-        gain = self.carrier.gain(rows)
+        drawn = self.carrier.draw([len(data)], 2 * self.uses, generator)
+        gain = self.carrier.gain(drawn)
         heard = symbols if gain is None else gain * symbols
-        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * rows["noise"], gain)
+        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * drawn["noise"], gain)
         packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
-        return [_checked(row.tobytes()) for row in packed]
+        return [_checked(block.tobytes()) for block in packed]
 
 
 def _flat(pixels: np.ndarray) -> np.ndarray:

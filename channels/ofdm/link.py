@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.link import Cost, Link, Rows, complex_normal
+from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import LAST_PATH, Profile
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, one_of, require
@@ -145,7 +145,7 @@ class OFDM(Link):
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
-        rows, s = super().draw(sizes, d, generator, dtype), d // 2
+        drawn, s = super().draw(sizes, d, generator, dtype), d // 2
         grid, frames, most = self._grid, max(1, len(sizes)), s * max(sizes, default=0)
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
@@ -154,20 +154,20 @@ class OFDM(Link):
         h = self._profile.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
         h = h.to(dtype.to_complex())
         at = frame(grid, slots, h.device)
-        drawn = {"fading": h.index_select(1, at.data)}
+        elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":
             pilots = h.index_select(1, at.pilots)
-            drawn["known"] = at.between(pilots)
-            drawn["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
-        return rows | {name: _per_sample(grids, sizes, s) for name, grids in drawn.items()}
+            elements["known"] = at.between(pilots)
+            elements["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
+        return drawn | {name: _per_sample(grids, sizes, s) for name, grids in elements.items()}
 
-    def gain(self, rows: Rows) -> Tensor:
+    def gain(self, drawn: Realisation) -> Tensor:
         """h."""
-        return rows["fading"]
+        return drawn["fading"]
 
-    def estimate(self, rows: Rows, deviation: Tensor) -> Tensor | None:
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
         """What was interpolated between the pilots, with the noise on them."""
-        return None if self.options.csi == "perfect" else rows["known"] + deviation * rows["error"]
+        return None if self.options.csi == "perfect" else drawn["known"] + deviation * drawn["error"]
 
 
 MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}
@@ -175,7 +175,7 @@ MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed
 
 
 def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Data elements of the frames `[S, symbols, width]` as rows per sample, `[sum(sizes), s]`, in order."""
+    """Data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
     flat = grids.flatten(1)
     return torch.cat([flat[i, : b * s].view(b, s) for i, b in enumerate(sizes)] or [flat.new_zeros(0, s)])
 

@@ -51,8 +51,8 @@ def test_clients_do_not_see_their_chunk(kind, dtype, stack):
     weights = torch.linspace(-1, 2, 3 * B * D, dtype=dtype).view(3, B, D)
 
     def run(clients: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        one = {name: rows[clients] for name, rows in up.items()}
-        two = {name: rows[clients] for name, rows in down.items()}
+        one = {name: tensor[clients] for name, tensor in up.items()}
+        two = {name: tensor[clients] for name, tensor in down.items()}
         y = link(x[clients], one, snr_db[clients], down=two, down_snr_db=down_snr_db[clients])
         (gradient,) = torch.autograd.grad((y * weights[clients]).sum(), x)
         assert y.dtype == gradient.dtype == dtype
@@ -84,7 +84,7 @@ def test_a_draw_is_a_function_of_the_generator_alone(kind):
     link = of_kind(kind)
     before = torch.get_rng_state()
     one = link.draw([4, 4, 1], D, torch.Generator().manual_seed(3))
-    up = {name: rows[None] for name, rows in one.items()}
+    up = {name: tensor[None] for name, tensor in one.items()}
     x = features(1, 9, dtype=torch.float32).requires_grad_()
     link(x, up, torch.tensor([3.0]), down=up).sum().backward()
     assert torch.equal(torch.get_rng_state(), before)
@@ -120,8 +120,8 @@ def test_meter_measures_the_snr_that_was_asked_for(kind, stack):
         assert abs(10 ** (measured.snr_db() / 10) / wanted - 1) < 5 * spread
 
 
-def test_meter_counts_valid_rows_of_several_calls(stack):
-    """By hand: two calls with known gains and noise; masked rows and clients without any gradient do not count."""
+def test_meter_counts_valid_samples_of_several_calls(stack):
+    """By hand: two calls with known gains and noise; masked samples and clients without any gradient do not count."""
     link = make_link("rayleigh", equaliser="none")
     ones = torch.ones(2, 3, 2).to(torch.complex128)
     up = {"noise": ones * torch.tensor([1.0, 2.0, 50.0])[:, None], "fading": 3j * ones[..., :1]}
@@ -134,7 +134,7 @@ def test_meter_counts_valid_rows_of_several_calls(stack):
     signal, noise = (
         2 * 3 * 2 * 9.0,
         2 * 2 * (1.0 + 4.0 + 1.0),
-    )  # calls x rows x symbols x |h|^2; calls x symbols x |n|^2
+    )  # calls x samples x symbols x |h|^2; calls x symbols x |n|^2
     assert meter.signal is not None and meter.noise is not None
     assert float(meter.signal) == pytest.approx(signal) and float(meter.noise) == pytest.approx(noise)
     assert meter.snr_db() == pytest.approx(10 * math.log10(signal / noise))
@@ -154,7 +154,7 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
     link = of_kind(kind)
     up = stack(link, [B], D, (1, 2))
     mode = FakeTensorMode()
-    fake = {name: mode.from_tensor(rows) for name, rows in up.items()}
+    fake = {name: mode.from_tensor(tensor) for name, tensor in up.items()}
     mask = mode.from_tensor(torch.ones(2, B, dtype=torch.bool))
     x = mode.from_tensor(features(2).requires_grad_())
     snr_db = mode.from_tensor(torch.tensor([3.0, 9.0]))
@@ -184,7 +184,7 @@ def test_unknown_names_and_options_are_refused_in_one_line(options, field):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_features_that_are_not_finite_are_refused(value, stack):
-    """Not where rows only pad, and not on demand: then they would have to be read from the device at each step."""
+    """Not where samples only pad, and not on demand: then they would have to be read from the device at each step."""
     link = make_link("awgn")
     x, up, snr_db = features(2), stack(link, [B], D, (1, 2)), torch.tensor([3.0, 9.0])
     x[1, 4, 2:5] = value
@@ -257,17 +257,18 @@ def nakagami(monkeypatch):
                 require("m", self.m, COUNT)
 
         def draw(self, sizes, d, generator, dtype=torch.float32):
-            rows = super().draw(sizes, d, generator, dtype)
+            drawn = super().draw(sizes, d, generator, dtype)
             paths = complex_normal((self.options.m, sum(sizes), 1), generator, dtype)
-            return rows | {"fading": torch.polar(paths.abs().square().mean(0).sqrt(), paths[0].angle())}
+            return drawn | {"fading": torch.polar(paths.abs().square().mean(0).sqrt(), paths[0].angle())}
 
-        def gain(self, rows):
-            return rows["fading"]
+        def gain(self, drawn):
+            return drawn["fading"]
 
 
 def test_a_channel_of_ones_own(nakagami, within):
     link = make_link("nakagami", equaliser="zf")
-    up = {name: rows[None] for name, rows in link.draw([B], D, torch.Generator().manual_seed(0), torch.float64).items()}
+    drawn = link.draw([B], D, torch.Generator().manual_seed(0), torch.float64)
+    up = {name: tensor[None] for name, tensor in drawn.items()}
     x = features(1).requires_grad_()
     received = link(x, up, torch.tensor([math.inf]))
     torch.testing.assert_close(received, make_link("ideal")(x, {}, torch.tensor([0.0])))

@@ -228,7 +228,7 @@ def test_clients_do_not_see_their_chunk(options, dtype, stack):
     x, weights = randn(3, b, d, seed=7).to(dtype).requires_grad_(), randn(3, b, d, seed=8).to(dtype)
 
     def run(clients: slice) -> tuple[Tensor, Tensor]:
-        hops = [{name: rows[clients] for name, rows in hop.items()} for hop in (up, down)]
+        hops = [{name: tensor[clients] for name, tensor in hop.items()} for hop in (up, down)]
         y = link(x[clients], hops[0], snr_db[clients], down=hops[1], down_snr_db=back_db[clients])
         return y, torch.autograd.grad((y * weights[clients]).sum(), x)[0][clients]
 
@@ -241,7 +241,7 @@ def test_clients_do_not_see_their_chunk(options, dtype, stack):
 def test_padding_is_not_sent_and_changes_nothing(stack):
     link, b = make_link("digital", fading="rayleigh"), 6
     up, down = stack(link, [b], 32, (1, 2)), stack(link, [b], 32, (3, 4))
-    longer = [{name: pad(rows, (0, 0, 0, 2), value=1.0) for name, rows in hop.items()} for hop in (up, down)]
+    longer = [{name: pad(tensor, (0, 0, 0, 2), value=1.0) for name, tensor in hop.items()} for hop in (up, down)]
     mask = torch.tensor([True] * b + [False] * 2).expand(2, b + 2)
     x, gradient = randn(2, b + 2, 32, seed=9), randn(2, b + 2, 32, seed=10)
     gradient[:, b:] = 1e6
