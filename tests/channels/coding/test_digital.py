@@ -15,7 +15,6 @@ from torch.nn.functional import pad
 
 from channels import Link, Meter, make_link
 from channels.coding.digital import settle
-from channels.coding.mcs import SCHEMES, capacity, choose
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
 from channels.split import Split
@@ -321,29 +320,3 @@ link(x, up, torch.tensor([9.0]), down=up).sum().backward()
 assert torch.equal(torch.get_rng_state(), before)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# -- constellation and rate for an SNR -------------------------------------------------------------------------------
-
-
-def test_the_bytes_that_capacity_allows():
-    """32 complex uses carry at most 4, 13 and 24 bytes at 0, 9 and 18 dB."""
-    assert [round(32 * capacity(snr_db) / 8) for snr_db in (0, 9, 18)] == [4, 13, 24]
-
-
-def test_the_schemes_are_5g_s():
-    """3GPP TS 38.214, Table 5.1.3.1-2: the spectral efficiencies that it prints, less the two below rate 1/5."""
-    printed = [0.6016, 0.8770, 1.1758, 1.4766, 1.6953, 1.9141, 2.1602, 2.4063, 2.5703, 2.7305, 3.0293, 3.3223, 3.6094]
-    printed += [3.9023, 4.2129, 4.5234, 4.8164, 5.1152, 5.3320, 5.5547, 5.8906, 6.2266, 6.5703, 6.9141, 7.1602, 7.4063]
-    assert [scheme.efficiency for scheme in SCHEMES] == pytest.approx(printed, abs=5.1e-5)
-
-
-def test_the_scheme_for_an_snr_keeps_a_margin_from_capacity():
-    """A longer codeword and a higher SNR carry more, and what is chosen is never above capacity less the margin."""
-    assert choose(-6.0, 4096) is None and choose(0.0, 32) is None
-    for uses in (32, 512, 4096):
-        efficiencies = [choose(snr_db, uses).efficiency for snr_db in (6.0, 9.0, 18.0, 24.0)]
-        assert efficiencies == sorted(set(efficiencies))
-        assert all(e <= capacity(snr_db - 2) for e, snr_db in zip(efficiencies, (6.0, 9.0, 18.0, 24.0), strict=True))
-    assert choose(9.0, 32).efficiency < choose(9.0, 4096).efficiency
-    assert choose(60.0, 4096) == SCHEMES[-1]
