@@ -3,15 +3,15 @@
     from channels import make_link
 
     link = make_link("rayleigh", equaliser="mmse")
-    rows = link.draw([50], d=64, generator=torch.Generator().manual_seed(0))
-    received = link(features, {name: row[None] for name, row in rows.items()}, torch.tensor([10.0]))
+    drawn = link.draw([50], d=64, generator=torch.Generator().manual_seed(0))
+    received = link(features, {name: tensor[None] for name, tensor in drawn.items()}, torch.tensor([10.0]))
 
 Nothing here imports semcom, and importing this package does not import torch. `docs/channels.md` has the equations.
 """
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from channels.registry import Registry
@@ -37,16 +37,15 @@ LINKS: Registry[type[Link]] = Registry(
 
 
 def link_options(kind: str) -> dict[str, Any]:
-    """The options of the link called `kind`, with their defaults: the keyword arguments of its constructor.
+    """Return the options of the link called `kind` with their defaults: the fields of its class `Options`.
 
     Raises ValueError for a kind that is not known.
     """
-    parameters = inspect.signature(LINKS.get(kind)).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return {field.name: field.default for field in dataclasses.fields(LINKS.get(kind).Options)}
 
 
 def make_link(kind: str = "awgn", **options: Any) -> Link:
-    """The link called `kind`, a name in `LINKS`, with `options` of those that it takes (`link_options`).
+    """Return the link called `kind`, a name in `LINKS`, with `options` of those that it takes (`link_options`).
 
     Raises:
         ValueError: one line that names the option, its value and what would be accepted; an option that the link does
@@ -56,11 +55,12 @@ def make_link(kind: str = "awgn", **options: Any) -> Link:
     for name, value in options.items():
         if name not in known:
             raise ValueError(f"{name}: {value!r} is not for {kind}, which takes {', '.join(known) or 'no options'}")
-    return LINKS.get(kind)(**options)
+    link = LINKS.get(kind)
+    return link(link.Options(**options))
 
 
 def __getattr__(name: str) -> Any:
-    """Imports `Link` and `Meter`, and torch with them, when they are first asked for."""
+    """Import `Link` and `Meter`, and torch with them, when they are first asked for."""
     if name == "Link":
         from channels.link import Link
 

@@ -9,10 +9,13 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
-EQUALISERS = ("mmse", "zf", "none")
+Equaliser = Literal["mmse", "zf", "none"]
+EQUALISERS = get_args(Equaliser)
 
 
 def equalise(
@@ -26,7 +29,7 @@ def equalise(
         no: noise variance per complex symbol, real, broadcastable to `gain`.
         estimate: what the receiver takes for h; None: h itself.
 
-    A gain of exactly zero (rows that only pad) gets weight zero, not NaN.
+    A gain of exactly zero (of samples that only pad) gets weight zero, not NaN.
     """
     if gain is None:
         return None, None

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from channels.link import Link, Rows, complex_normal
-from channels.options import one_of
+from channels.link import DOWNLINKS, Downlink, Link, Realisation, complex_normal
+from channels.options import BaseOptions, Rule, one_of, require
 from channels.power import check_even
 
-COHERENCES = ("symbol", "sample", "batch", "round")
+Coherence = Literal["symbol", "sample", "batch", "round"]
+COHERENCES = get_args(Coherence)
+K_FACTORS_DB = Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dB")
 
 
 class Ideal(Link):
     """`y = x`: power normalisation, then identity, in both directions."""
 
-    def __init__(self) -> None:
-        super().__init__(equaliser="none")
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """No option: nothing fades, and the gradient is exact."""
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
@@ -31,37 +36,50 @@ class Ideal(Link):
 class AWGN(Link):
     """`y = x + n`, no equaliser."""
 
-    def __init__(self, *, downlink: str = "noisy") -> None:
-        super().__init__(equaliser="none", downlink=downlink)
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """The option of a link that does not fade."""
+
+        downlink: Downlink = "noisy"
+        """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+
+        def check(self) -> None:
+            """Check the name."""
+            one_of("downlink", self.downlink, DOWNLINKS)
 
 
 class Rayleigh(Link):
-    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver.
+    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver."""
 
-    Args:
-        equaliser, downlink: as `Link`.
-        coherence: how long one h lasts: "symbol", "sample", "batch" or "round".
-    """
+    @dataclass(frozen=True)
+    class Options(Link.Options):
+        """Options of block fading."""
 
-    def __init__(self, *, equaliser: str = "mmse", coherence: str = "sample", downlink: str = "noisy") -> None:
-        super().__init__(equaliser=equaliser, downlink=downlink)
-        self.coherence = one_of("coherence", coherence, COHERENCES)
+        coherence: Coherence = "sample"
+        """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
+
+        def check(self) -> None:
+            """Check the names."""
+            super().check()
+            one_of("coherence", self.coherence, COHERENCES)
+
+    options: Options
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
         """As `Link.draw`, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
-        rows = super().draw(sizes, d, generator, dtype)
-        blocks = self.gains(fading_shape(self.coherence, sizes, d // 2), generator, dtype)
-        return rows | {"fading": spread(blocks, self.coherence, sizes)}
+        drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
+        blocks = self.gains(fading_shape(coherence, sizes, d // 2), generator, dtype)
+        return drawn | {"fading": spread(blocks, coherence, sizes)}
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Independent h of `shape`, complex."""
         return complex_normal(shape, generator, dtype)
 
-    def gain(self, rows: Rows) -> Tensor:
+    def gain(self, drawn: Realisation) -> Tensor:
         """h."""
-        return rows["fading"]
+        return drawn["fading"]
 
 
 class Rician(Rayleigh):
@@ -69,31 +87,28 @@ class Rician(Rayleigh):
 
     h = sqrt(K / (K + 1)) exp(j theta) + sqrt(1 / (K + 1)) z, z circular complex Gaussian, E|h|^2 = 1, as in Tse and
     Viswanath, Fundamentals of Wireless Communication, 2005, Eq. 2.55. Each block has a theta of its own.
-
-    Args:
-        equaliser, coherence, downlink: as `Rayleigh`.
-        k_factor_db: K in dB, line of sight over scattered power. 9 dB is the median over 3GPP's urban cells with a line
-            of sight (TR 38.901, Table 7.5-6).
     """
 
-    def __init__(
-        self,
-        *,
-        equaliser: str = "mmse",
-        coherence: str = "sample",
-        downlink: str = "noisy",
-        k_factor_db: float = 9.0,
-    ) -> None:
-        super().__init__(equaliser=equaliser, coherence=coherence, downlink=downlink)
-        if not -100 <= k_factor_db <= 100:
-            raise ValueError(f"k_factor_db: {k_factor_db!r} is not a number from -100 to 100 dB")
-        self.k_factor_db = k_factor_db
+    @dataclass(frozen=True)
+    class Options(Rayleigh.Options):
+        """Options of block fading with a line of sight."""
+
+        k_factor_db: float = 9.0
+        """K in dB, power of the line of sight over that of the rest; 9 dB is the median over 3GPP's urban cells with a
+        line of sight (TR 38.901, Table 7.5-6)."""
+
+        def check(self) -> None:
+            """Check the names and K."""
+            super().check()
+            require("k_factor_db", self.k_factor_db, K_FACTORS_DB)
+
+    options: Options
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """As `Rayleigh.gains`, with the line of sight."""
         scattered = super().gains(shape, generator, dtype)
         angle = 2 * torch.pi * torch.rand(*shape, generator=generator, dtype=dtype, device=generator.device)
-        k = 10 ** (self.k_factor_db / 10)
+        k = 10 ** (self.options.k_factor_db / 10)
         return (k / (k + 1)) ** 0.5 * torch.polar(torch.ones_like(angle), angle) + scattered / (k + 1) ** 0.5
 
 
@@ -104,7 +119,7 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
 
 
 def spread(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
-    """Gains per block `[blocks, ...]` as rows per sample `[sum(sizes), ...]`."""
+    """Gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))

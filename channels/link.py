@@ -1,37 +1,47 @@
 """What all links share: noise, equaliser, the split gradient, the meter. A channel is a short subclass.
 
-For example, a line of sight with a random phase:
+For example, Nakagami fading with whole m, where |h|^2 is the mean of m independent exponentials:
 
-    @LINKS.register("phase")
-    class Phase(Link):
+    @LINKS.register("nakagami")
+    class Nakagami(Link):
+        @dataclass(frozen=True)
+        class Options(Link.Options):
+            m: int = 2
+
+            def check(self):
+                super().check()
+                require("m", self.m, COUNT)
+
         def draw(self, sizes, d, generator, dtype=torch.float32):
-            rows = super().draw(sizes, d, generator, dtype)  # the noise
-            angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
-            return rows | {"fading": torch.polar(torch.ones_like(angle), 2 * torch.pi * angle)}
+            drawn = super().draw(sizes, d, generator, dtype)  # the noise
+            paths = complex_normal((self.options.m, sum(sizes), 1), generator, dtype)
+            return drawn | {"fading": torch.polar(paths.abs().square().mean(0).sqrt(), paths[0].angle())}
 
-        def gain(self, rows):
-            return rows["fading"]  # h, complex, E|h|^2 = 1
+        def gain(self, drawn):
+            return drawn["fading"]  # h, complex, E|h|^2 = 1
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, equalise
+from channels.equalise import EQUALISERS, Equaliser, equalise
 from channels.meter import Meter
-from channels.options import one_of
+from channels.options import BaseOptions, one_of
 from channels.power import check_even, check_finite, normalise_power
 from channels.split import Hop, Split
 
-DOWNLINKS = ("noisy", "ideal")
+Downlink = Literal["noisy", "ideal"]
+DOWNLINKS = get_args(Downlink)
 
-Rows = Mapping[str, Tensor]
-"""A realisation of the channel: tensors with one row per sample."""
+Realisation = Mapping[str, Tensor]
+"""One realisation of the channel, as `Link.draw` draws it: tensors by name, each with a row per sample."""
 
 
 class Cost(NamedTuple):
@@ -48,20 +58,42 @@ class Link:
 
     Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
 
-    A link's options are the keyword arguments of its constructor. A subclass takes those of this class, or has a
-    constructor of its own, with more of them, or without one that would do nothing.
+    A link declares its options as a nested dataclass `Options`, and has their values in `options`. A subclass takes
+    those of its parent, or declares its own: more of them, or, from `BaseOptions`, without one that would do nothing.
 
     Args:
-        equaliser: "mmse", "zf" or "none".
-        downlink: "noisy" or "ideal"; an ideal downlink ignores the downlink realisation.
+        options: an instance of the class's `Options`.
 
     Raises:
-        ValueError: for any other value.
+        ValueError: for options that `Options.check` refuses.
     """
 
-    def __init__(self, *, equaliser: str = "mmse", downlink: str = "noisy") -> None:
-        self.equaliser = one_of("equaliser", equaliser, EQUALISERS)
-        self.downlink = one_of("downlink", downlink, DOWNLINKS)
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of a link that may fade."""
+
+        equaliser: Equaliser = "mmse"
+        """Receiver: "mmse", "zf" or "none"."""
+        downlink: Downlink = "noisy"
+        """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+
+        def check(self) -> None:
+            """Check both names."""
+            one_of("equaliser", self.equaliser, EQUALISERS)
+            one_of("downlink", self.downlink, DOWNLINKS)
+
+    options: BaseOptions
+    """The link's options; what was left open (None) is filled in as soon as the link knows it, at last by `in_band`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _check_declaration(cls)
+
+    def __init__(self, options: BaseOptions) -> None:
+        options.check()
+        self.options = options
+        self.equaliser: str = getattr(options, "equaliser", "none")
+        self.downlink: str = getattr(options, "downlink", "noisy")
 
     shares: tuple[float, ...] | None = None
     """Each client's part of the band, summing to 1; None: those that take part share it equally."""
@@ -83,7 +115,7 @@ class Link:
         return self
 
     def of(self, client: int) -> Link:
-        """This link as one of the clients has it; draw its rows from that."""
+        """This link as one of the clients has it; draw its realisations from that."""
         return self
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
@@ -99,8 +131,8 @@ class Link:
         Args:
             sizes: sizes of the mini-batches, in the order of visiting.
             d: real features per sample, even.
-            generator: the only source of randomness; the rows lie on its device.
-            dtype: real type of the features that the rows will meet.
+            generator: the only source of randomness; the tensors lie on its device.
+            dtype: real type of the features that the realisation will meet.
 
         Returns:
             "noise": complex `[sum(sizes), d/2]` with E|n|^2 = 1; a subclass adds its own.
@@ -111,12 +143,12 @@ class Link:
         check_even(d)
         return {"noise": complex_normal((sum(sizes), d // 2), generator, dtype)}
 
-    def gain(self, rows: Rows) -> Tensor | None:
-        """Complex gain h per symbol, broadcastable to the symbols, from stacked `rows`; None: 1 everywhere."""
+    def gain(self, drawn: Realisation) -> Tensor | None:
+        """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
         return None
 
-    def estimate(self, rows: Rows, deviation: Tensor) -> Tensor | None:
-        """What the receiver takes for h, from stacked `rows`; None: it knows h.
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
+        """What the receiver takes for h, from stacked `drawn`; None: it knows h.
 
         `deviation` is sqrt(no), real, broadcastable to the symbols.
         """
@@ -125,10 +157,10 @@ class Link:
     def __call__(
         self,
         features: Tensor,
-        up: Rows,
+        up: Realisation,
         snr_db: Tensor,
         *,
-        down: Rows | None = None,
+        down: Realisation | None = None,
         down_snr_db: Tensor | None = None,
         mask: Tensor | None = None,
         meter: Meter | None = None,
@@ -139,11 +171,11 @@ class Link:
 
         Args:
             features: float32 or float64, d even.
-            up: rows of `draw`, stacked over clients: `[k, b, ...]`.
+            up: what was drawn, stacked over clients: `[k, b, ...]`.
             snr_db: `[k]`, uplink SNR in dB; inf for no noise.
-            down: rows for the gradient's way back (None, or a link with an ideal downlink: the gradient is exact).
+            down: the same for the gradient's way back (None, or a link with an ideal downlink: the gradient is exact).
             down_snr_db: `[k]`, SNR of that way (None: as `snr_db`).
-            mask: bool `[k, b]`, False in rows that only pad: they get no gradient and count nowhere.
+            mask: bool `[k, b]`, False for samples that only pad: they get no gradient and count nowhere.
             meter: adds up the received SNR of the uplink.
             down_meter: the same for the downlink, when the gradient passes.
             check: whether to look for features that are not finite, for which the host waits for the device. Training
@@ -163,23 +195,35 @@ class Link:
         assert isinstance(received, Tensor)
         return received
 
-    def transmit(self, symbols: Tensor, up: Rows, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
+    def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
         """Equalised symbols for complex `symbols` `[k, ..., n]` that the caller scaled to E|x|^2 = 1.
 
         Args:
             symbols: complex64 or complex128.
-            up: rows of `draw` for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
+            up: what was drawn for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
             snr_db: `[k]`, in dB; inf for no noise.
             meter: adds up the received SNR.
         """
         return self._hop(up, snr_db, symbols, meter).send(symbols, 1.0, None)
 
-    def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """The realisation `rows` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+    def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
+        """The realisation `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
-        gain, deviation = self.gain(rows), no.sqrt()
-        weight, effective = equalise(self.equaliser, gain, no, self.estimate(rows, deviation))
-        return Hop(gain, weight, effective, rows.get("noise"), deviation, meter)
+        gain, deviation = self.gain(drawn), no.sqrt()
+        weight, effective = equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
+        return Hop(gain, weight, effective, drawn.get("noise"), deviation, meter)
+
+
+def _check_declaration(link: type[Link]) -> None:
+    """Raise TypeError, where a link is defined, for options that could not be set as they are written."""
+    options, name = link.Options, f"{link.__name__}.Options"
+    if not (isinstance(options, type) and issubclass(options, BaseOptions)):
+        raise TypeError(f"{name} does not derive from Options of another link, or from channels.options.BaseOptions")
+    if "__dataclass_fields__" not in vars(options):
+        raise TypeError(f"{name} is no dataclass; write @dataclass(frozen=True) above it")
+    for field in fields(options):
+        if field.default is MISSING:
+            raise TypeError(f"{name}.{field.name} has no default")
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -28,7 +28,7 @@ class Meter:
             signal: faded symbols h x, complex `[k, ..., n]`.
             noise: what was added to them, of the same shape (None: nothing).
             unit: r.m.s. of unit-power symbols in these tensors, broadcastable to `[k, ..., 1]`.
-            mask: bool `[k, ...]`, True where a row is valid (None: everywhere).
+            mask: bool `[k, ...]`, True for valid samples (None: for all).
         """
         heard = _energy(signal, unit, mask)
         self.signal = heard if self.signal is None else self.signal + heard
@@ -57,7 +57,7 @@ def ratio_db(signal: float, noise: float) -> float:
 
 
 def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-    """Sum of |symbol / unit|^2 over valid rows, 0-dim float64; where the unit is zero nothing was sent."""
+    """Sum of |symbol / unit|^2 over valid samples, 0-dim float64; where the unit is zero nothing was sent."""
     power = torch.linalg.vector_norm(to_features(symbols), dim=-1).square()
     if isinstance(unit, Tensor):
         power = power / unit.squeeze(-1).square().clamp_min(torch.finfo(power.dtype).tiny)

@@ -1,27 +1,65 @@
-"""Checks of what a link's options may be."""
+"""Options of links, and the one checker of ranges and choices: for links here, for all of `semcom` above."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 
-def one_of(name: str, value: str, accepted: Sequence[str]) -> str:
-    """An option's value. Raises ValueError unless it is one of those accepted."""
+@dataclass(frozen=True)
+class BaseOptions:
+    """Base of what a link declares: a frozen dataclass whose fields are options, each with a default and a docstring.
+
+    This one has no option. A subclass is nested in its link, under the name `Options`.
+    """
+
+    def check(self) -> None:
+        """Check values and how they go together.
+
+        Raises:
+            ValueError: one line that begins with the option's name: "k_factor_db: nan is not a number ...".
+        """
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition on a finite number.
+
+    Attributes:
+        fine: the condition.
+        wanted: its words, as they end "0.5 is not ...".
+        whole: numbers that are not whole are refused too.
+    """
+
+    fine: Callable[[float], bool]
+    wanted: str
+    whole: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is a finite number, and no truth value, that meets the condition."""
+        number = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
+        return number and -math.inf < value < math.inf and self.fine(value)  # math.isfinite overflows for huge ones
+
+
+COUNT = Rule(lambda v: v >= 1, "a whole number of at least 1", whole=True)
+WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0", whole=True)
+POSITIVE = Rule(lambda v: v > 0, "a positive number")
+NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
+SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
+PART = Rule(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+
+
+def require(name: str, value: Any, rule: Rule) -> None:
+    """Raise ValueError unless a number, or each of several, meets a rule; None, an open value, passes."""
+    for v in value if isinstance(value, (tuple, list)) else (value,):
+        if v is not None and not rule.accepts(v):
+            raise ValueError(f"{name}: {v!r} is not {rule.wanted}")
+
+
+def one_of(name: str, value: object, accepted: Sequence[object]) -> None:
+    """Raise ValueError unless a value is one of those accepted."""
     if value not in accepted:
-        raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(accepted)}")
-    return value
-
-
-def positive(name: str, value: float) -> float:
-    """An option's value. Raises ValueError unless it is a finite positive number."""
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name}: {value!r} is not a positive number")
-    return value
-
-
-def not_negative(name: str, value: float) -> float:
-    """An option's value. Raises ValueError unless it is a finite number of at least 0."""
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name}: {value!r} is not a number of at least 0")
-    return value
+        raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(map(str, accepted))}")

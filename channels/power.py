@@ -60,7 +60,7 @@ def to_features(pairs: Tensor) -> Tensor:
 
 
 def check_finite(features: Tensor, mask: Tensor | None) -> None:
-    """Raises ValueError for features `[..., d]` with NaN or infinity in a valid row; reads a number from the device."""
+    """Raise ValueError for NaN or infinity in valid samples of `[..., d]`; reads a number from the device."""
     wrong = ~features.detach().isfinite()
     if mask is not None:
         wrong &= mask.unsqueeze(-1)

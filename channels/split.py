@@ -62,7 +62,7 @@ class Split(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        """Gradient with respect to the features as the client gets it; zero in masked rows."""
+        """Gradient with respect to the features as the client gets it; zero for masked samples."""
         gradient = _valid(grads[0], ctx.mask)
         pairs = to_pairs(gradient)
         if ctx.down is not None:
@@ -79,9 +79,9 @@ def _valid(gradient: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
-    """r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]` that are zero in masked rows; those do not count."""
+    """r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]` that are zero for masked samples; those do not count."""
     norm = torch.linalg.vector_norm(to_features(pairs), dim=(-2, -1), keepdim=True)  # 60 times the speed of complex
     if mask is None:
         return norm / math.sqrt(pairs.shape[-2] * pairs.shape[-1])
-    rows = mask.sum(-1, dtype=norm.dtype)[:, None, None].clamp_min(1)
-    return norm / (rows * pairs.shape[-1]).sqrt()
+    samples = mask.sum(-1, dtype=norm.dtype)[:, None, None].clamp_min(1)
+    return norm / (samples * pairs.shape[-1]).sqrt()

@@ -85,10 +85,10 @@ def coherence(lab: Lab) -> Iterator[Finding]:
         link = lab.make(kind, equaliser="none", coherence=name)
         title = f"{kind.capitalize()}, one h per {name}"
         generator = lab.generator(title)
-        drawn = [link.draw(sizes, 2 * n, generator) for _ in range(rounds)]
-        rows = {key: torch.stack([one[key] for one in drawn]) for key in drawn[0]}
+        each = [link.draw(sizes, 2 * n, generator) for _ in range(rounds)]
+        drawn = {key: torch.stack([one[key] for one in each]) for key in each[0]}
         snr_db = lab.snr(math.inf).expand(rounds)
-        h = link.transmit(lab.ones(rounds, sum(sizes), n), rows, snr_db)
+        h = link.transmit(lab.ones(rounds, sum(sizes), n), drawn, snr_db)
         first = torch.stack([h[:, block == i][:, 0] for i in range(int(block.max()) + 1)], 1)
         yield exact(f"{title}: change inside a block", h - first[:, block], 0.0)
         series = first.flatten()  # in the order of time, across the borders of rounds too

@@ -31,19 +31,19 @@ class Lab:
         digest = hashlib.sha256(f"{self.seed}/{key}".encode()).digest()
         return torch.Generator(self.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
-    def rows(self, link: Link, sizes: Sequence[int], d: int, key: str) -> dict[str, Tensor]:
+    def draw(self, link: Link, sizes: Sequence[int], d: int, key: str) -> dict[str, Tensor]:
         """A realisation for one client: `[1, sum(sizes), ...]`; the same one for the same key."""
-        return {name: row[None] for name, row in link.draw(sizes, d, self.generator(key)).items()}
+        return {name: tensor[None] for name, tensor in link.draw(sizes, d, self.generator(key)).items()}
 
     def transmit(self, link: Link, symbols: Tensor, snr_db: float, key: str) -> Tensor:
-        """Unit-power `symbols` `[b, n]` as the receiver has them after equalising, `[b, n]`; a sample is a row."""
-        rows = self.rows(link, [len(symbols)], 2 * symbols.shape[1], key)
-        return link.transmit(symbols[None], rows, self.snr(snr_db))[0]
+        """Unit-power `symbols` `[b, n]` as the receiver has them after equalising, `[b, n]`, of b samples."""
+        drawn = self.draw(link, [len(symbols)], 2 * symbols.shape[1], key)
+        return link.transmit(symbols[None], drawn, self.snr(snr_db))[0]
 
     def features(self, link: Link, features: Tensor, snr_db: float, key: str) -> Tensor:
         """Features `[b, d]` as they arrive, `[b, d]`; their gradient comes back without noise."""
-        rows = self.rows(link, [len(features)], features.shape[1], key)
-        return link(features[None], rows, self.snr(snr_db))[0]
+        drawn = self.draw(link, [len(features)], features.shape[1], key)
+        return link(features[None], drawn, self.snr(snr_db))[0]
 
     def snr(self, snr_db: float) -> Tensor:
         """That of one client, `[1]`."""

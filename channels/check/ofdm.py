@@ -47,8 +47,8 @@ def _gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> 
 def leaks(lab: Lab) -> Iterator[Finding]:
     """Two users of one band: what one sends, or gets back, does not depend on the other."""
     link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
-    ways = [[lab.rows(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
-    up, down = ({name: torch.cat([rows[name] for rows in way]) for name in way[0]} for way in ways)
+    ways = [[lab.draw(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
+    up, down = ({name: torch.cat([drawn[name] for drawn in way]) for name in way[0]} for way in ways)
     mine, other = lab.normal(1, 50, 64, key="mine"), lab.normal(1, 50, 64, key="other")
     received, gradients = [], []
     for scale in (1.0, -3.0):
@@ -66,8 +66,8 @@ def profiles(lab: Lab) -> Iterator[Finding]:
     for profile in PROFILES:
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
-        rows = lab.rows(link, [1] * frames, 2, f"profile {profile}")
-        h = link.transmit(lab.ones(1, frames, 1), rows, lab.snr(math.inf))
+        drawn = lab.draw(link, [1] * frames, 2, f"profile {profile}")
+        h = link.transmit(lab.ones(1, frames, 1), drawn, lab.snr(math.inf))
         yield mean(f"OFDM {profile}: E|h|^2", strength(h), 1.0)
     link = lab.make("ofdm", profile="tdl-a", equaliser="none")
     sent, key = lab.ones(500, 32), "noise of ofdm"
@@ -80,8 +80,8 @@ def estimates(lab: Lab) -> Iterator[Finding]:
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=WIDTH)
     for snr_db in (0.0, 10.0, 20.0, 30.0):
         no = theory.noise_power(snr_db)
-        rows = lab.rows(link, [1] * 20, 2 * WIDTH, f"estimates {snr_db}")  # 20 frames with one data symbol each
+        drawn = lab.draw(link, [1] * 20, 2 * WIDTH, f"estimates {snr_db}")  # 20 frames with one data symbol each
         deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
-        estimate, h = link.estimate(rows, deviation), link.gain(rows)
+        estimate, h = link.estimate(drawn, deviation), link.gain(drawn)
         assert estimate is not None and h is not None
         yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate - h), no)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,15 +18,16 @@ from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
 from channels.coding.modem import Modem, codewords, modem
 from channels.coding.qam import SIZES, check_size
 from channels.coding.quantise import Quantiser
-from channels.fading import AWGN, Rayleigh, Rician
-from channels.link import Link, Rows
+from channels.fading import AWGN, Coherence, Rayleigh, Rician
+from channels.link import Link, Realisation
 from channels.meter import Meter
-from channels.options import one_of
+from channels.options import POSITIVE, Rule, one_of, require
 from channels.power import PAIR, check_even, to_features, to_pairs
 from channels.split import Hop
 
-OPTIONS = {"awgn": (), "rayleigh": ("coherence",), "rician": ("coherence", "k_factor_db")}
-"""Fading -> the options of its own that it has."""
+Fading = Literal["awgn", "rayleigh", "rician"]
+CARRIERS: dict[str, type[Link]] = {"awgn": AWGN, "rayleigh": Rayleigh, "rician": Rician}
+CODE_RATES = Rule(lambda v: LOWEST_RATE <= v <= HIGHEST_RATE, "a number from 1/5 to 948/1024")
 
 
 class Digital(Link):
@@ -34,38 +35,46 @@ class Digital(Link):
 
     What is decoded is dequantised, whether all parity checks hold or not: some wrong bits do less harm than none. The
     gradient passes straight through quantiser and channel; numbers that get no bits are not sent and have none.
-
-    Args:
-        bits: per number; a fraction gives some numbers one bit more than others.
-        modulation: constellation size, 4, 16, 64 or 256.
-        code_rate: information bits per coded bit, 1/5 to 948/1024.
-        fading: "awgn", "rayleigh" or "rician".
-        coherence: as `Rayleigh` (None: "sample"); not for "awgn".
-        k_factor_db: as `Rician` (None: 9); for "rician" only.
-        downlink: "noisy": gradients take the same way, scaled by their r.m.s.; "ideal": they are exact.
-
-    Raises:
-        ValueError: one line for another value, or for three that do not belong together.
     """
 
-    def __init__(
-        self,
-        *,
-        bits: float | None = None,
-        modulation: int | None = None,
-        code_rate: float | None = None,
-        fading: str = "awgn",
-        coherence: str | None = None,
-        k_factor_db: float | None = None,
-        downlink: str = "noisy",
-    ) -> None:
-        super().__init__(equaliser="none", downlink=downlink)
-        self.bits, self.modulation, self.code_rate = settle(bits, modulation, code_rate)
-        self.fading = fading
-        self.carrier = carrier(fading, coherence, k_factor_db)
+    @dataclass(frozen=True)
+    class Options(AWGN.Options):
+        """Options of the code, and of the channel that coded symbols cross; two of the first three give the third."""
+
+        bits: float | None = None
+        """Bits per number, code_rate x log2(modulation) / 2 (None: what the other two give, or 1); a fraction gives
+        some numbers one bit more than others."""
+        modulation: int | None = None
+        """Constellation size, 4, 16, 64 or 256 (None: what the other two give, or 16)."""
+        code_rate: float | None = None
+        """Information bits per coded bit, 1/5 to 948/1024 (None: what the other two give, or 1/2)."""
+        fading: Fading = "awgn"
+        """Channel that the symbols cross."""
+        coherence: Coherence | None = None
+        """Time that one h of "rayleigh" or "rician" lasts, as there (None: sample)."""
+        k_factor_db: float | None = None
+        """K of "rician" in dB (None: 9)."""
+
+        def check(self) -> None:
+            """Check the values, and that they belong together."""
+            super().check()
+            self.settled()
+
+        def settled(self) -> Digital.Options:
+            """Return these options with the open ones filled in; those that the fading does not take stay None."""
+            bits, modulation, code_rate = settle(self.bits, self.modulation, self.code_rate)
+            taken = carrier(self.fading, self.coherence, self.k_factor_db).options
+            own: dict[str, Any] = {name: getattr(taken, name, None) for name in ("coherence", "k_factor_db")}
+            return replace(self, bits=bits, modulation=modulation, code_rate=code_rate, **own)
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.options = options.settled()
+        self.bits, self.modulation, self.code_rate = settle(options.bits, options.modulation, options.code_rate)
+        self.carrier = carrier(options.fading, options.coherence, options.k_factor_db)
         """The link whose channel the symbols cross."""
-        self.coherence = getattr(self.carrier, "coherence", None)
-        self.k_factor_db = getattr(self.carrier, "k_factor_db", None)
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """This link. Raises ValueError where samples of `d` features make no codeword."""
@@ -84,17 +93,17 @@ class Digital(Link):
         """As the link of the fading: noise and gains of d/2 symbols per sample."""
         return self.carrier.draw(sizes, d, generator, dtype)
 
-    def gain(self, rows: Rows) -> Tensor | None:
+    def gain(self, drawn: Realisation) -> Tensor | None:
         """h."""
-        return self.carrier.gain(rows)
+        return self.carrier.gain(drawn)
 
-    def transmit(self, symbols: Tensor, up: Rows, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
+    def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
         """As the link of the fading, with MMSE where it fades: what is sent uncoded does not pass the digital chain."""
         return self.carrier.transmit(symbols, up, snr_db, meter=meter)
 
-    def _hop(self, rows: Rows, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """The realisation `rows`, with what codes features like `like` `[k, b, d]`."""
-        plain = super()._hop(rows, snr_db, like, meter)
+    def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
+        """The realisation `drawn`, with what codes features like `like` `[k, b, d]`."""
+        plain = super()._hop(drawn, snr_db, like, meter)
         d, device = like.shape[-1], like.device
         bits = self.payload(d)
         quantiser = Quantiser(d // 2, bits, device)
@@ -123,9 +132,9 @@ class CodedHop(Hop):
     def _carry(self, numbers: Tensor, valid: Tensor) -> Tensor:
         """Numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
         sent = self.modem.symbols(self.quantiser.bits(numbers))
-        gain = None if self.gain is None else _rows(self.gain, valid)
+        gain = None if self.gain is None else _of_valid(self.gain, valid)
         heard = sent if gain is None else gain * sent
-        noise = None if self.noise is None else _rows(self.deviation, valid) * _rows(self.noise, valid)
+        noise = None if self.noise is None else _of_valid(self.deviation, valid) * _of_valid(self.noise, valid)
         if self.meter is not None:
             self.meter.add(heard, noise, 1.0, None)
         bits, _ = self.modem.receive(heard if noise is None else heard + noise, gain)
@@ -141,10 +150,8 @@ def settle(bits: float | None, modulation: int | None, code_rate: float | None) 
     Raises:
         ValueError: for a value that is not possible, or three that do not belong together.
     """
-    if code_rate is not None and not LOWEST_RATE <= code_rate <= HIGHEST_RATE:
-        raise ValueError(f"code_rate: {code_rate!r} is not a number from 1/5 to 948/1024")
-    if bits is not None and not 0 < bits < math.inf:
-        raise ValueError(f"bits: {bits!r} is not a positive number of bits per value")
+    require("code_rate", code_rate, CODE_RATES)
+    require("bits", bits, POSITIVE)
     if modulation is None:
         modulation = 16 if bits is None else _modulation(bits, code_rate)
     m = check_size(modulation)
@@ -178,16 +185,17 @@ def _modulation(bits: float, code_rate: float | None) -> int:
 
 
 def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
-    """The link of a fading. Raises ValueError for one that is not known, or an option that would do nothing."""
-    one_of("fading", fading, list(OPTIONS))
-    kinds: dict[str, type[Link]] = {"awgn": AWGN, "rayleigh": Rayleigh, "rician": Rician}
+    """Return the link of a fading. Raises ValueError for one that is not known, or an option that would do nothing."""
+    one_of("fading", fading, get_args(Fading))
+    link = CARRIERS[fading]
     given: dict[str, Any] = {"coherence": coherence, "k_factor_db": k_factor_db}
+    given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
-        if value is not None and name not in OPTIONS[fading]:
+        if not hasattr(link.Options, name):
             raise ValueError(f"{name}: {value!r} has no effect with fading {fading}")
-    return kinds[fading](**{name: value for name, value in given.items() if value is not None})
+    return link(link.Options(**given))
 
 
-def _rows(values: Tensor, valid: Tensor) -> Tensor:
-    """The rows `[N, ...]` of `values`, broadcastable to `[k, b, ...]`, where `valid` `[k, b]`."""
+def _of_valid(values: Tensor, valid: Tensor) -> Tensor:
+    """Return those of `values`, broadcastable to `[k, b, ...]`, of the `valid` samples `[k, b]`: `[N, ...]`."""
     return values.expand(*valid.shape, values.shape[-1])[valid]

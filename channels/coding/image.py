@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from channels.coding import codec as files
-from channels.coding.digital import carrier
-from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
+from channels.coding.digital import CODE_RATES, carrier
 from channels.coding.modem import modem
 from channels.coding.qam import check_size
-from channels.options import one_of
+from channels.options import COUNT, one_of, require
 from channels.theory import noise_power
 
 CHECKSUM = 2
@@ -78,17 +77,17 @@ class ImageChain:
         coherence: str | None = None,
         k_factor_db: float | None = None,
     ) -> None:
-        if not isinstance(uses, int) or uses < 1:
-            raise ValueError(f"uses: {uses!r} is not a whole number of at least 1")
-        if not LOWEST_RATE <= code_rate <= HIGHEST_RATE:
-            raise ValueError(f"code_rate: {code_rate!r} is not a number from 1/5 to 948/1024")
+        require("uses", uses, COUNT)
+        require("code_rate", code_rate, CODE_RATES)
+        one_of("codec", codec, files.CODECS)
+        one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
         self.bits = math.floor(code_rate * check_size(modulation) * uses)
         self.room = self.bits // 8 - CHECKSUM
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
-        self.codec, self.headers = one_of("codec", codec, files.CODECS), one_of("headers", headers, files.HEADERS)
+        self.codec, self.headers = codec, headers
         self.carrier = carrier(fading, coherence, k_factor_db)
         """The link whose channel the symbols cross."""
 
@@ -140,12 +139,12 @@ class ImageChain:
         spare = self.bits - bits.shape[1]
         coder = modem(self.bits, self.uses, self.modulation, device)
         symbols = coder.symbols(torch.nn.functional.pad(torch.from_numpy(bits).to(device), (0, spare)))
-        rows = self.carrier.draw([len(data)], 2 * self.uses, generator)
-        gain = self.carrier.gain(rows)
+        drawn = self.carrier.draw([len(data)], 2 * self.uses, generator)
+        gain = self.carrier.gain(drawn)
         heard = symbols if gain is None else gain * symbols
-        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * rows["noise"], gain)
+        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * drawn["noise"], gain)
         packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
-        return [_checked(row.tobytes()) for row in packed]
+        return [_checked(block.tobytes()) for block in packed]
 
 
 def _flat(pixels: np.ndarray) -> np.ndarray:

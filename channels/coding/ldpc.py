@@ -74,7 +74,7 @@ class Code:
         return torch.cat([bits for bits, _ in parts]), torch.cat([good for _, good in parts])
 
     def _decode(self, llr: Tensor) -> tuple[Tensor, Tensor]:
-        """`decode` of a block. Codewords lie along the last axis: a row is then fetched at the speed of memory."""
+        """Decode a block. Codewords lie along the last axis, along which memory is fetched at its full speed."""
         count, device = len(llr), llr.device
         bits = torch.empty(self.k, count, dtype=torch.bool, device=device)
         left = torch.arange(count, device=device)
@@ -98,7 +98,7 @@ class Code:
     def _check(self, belief: Tensor) -> Tensor:
         """Which codewords satisfy all parity checks, bool `[N]`."""
         sign = belief.sign()
-        odd = [_rows(sign, layer).prod(0).amin(0) for layer in self._layers]
+        odd = [_at(sign, layer).prod(0).amin(0) for layer in self._layers]
         return torch.stack(odd).amin(0) > 0
 
 
@@ -107,7 +107,7 @@ def _update(belief: Tensor, layer: Tensor, old: Tensor) -> Tensor:
 
     Written without truth values, which PyTorch handles at a tenth of the speed of float32.
     """
-    told = _rows(belief, layer).sub_(old)
+    told = _at(belief, layer).sub_(old)
     above = told.abs()
     least = above.amin(0)
     above -= least
@@ -120,8 +120,8 @@ def _update(belief: Tensor, layer: Tensor, old: Tensor) -> Tensor:
     return messages
 
 
-def _rows(table: Tensor, layer: Tensor) -> Tensor:
-    """Rows of `table` `[variables + 1, N]` at `layer` `[degree, checks]`: `[degree, checks, N]`."""
+def _at(table: Tensor, layer: Tensor) -> Tensor:
+    """Return what `table` `[variables + 1, N]` holds at `layer` `[degree, checks]`: `[degree, checks, N]`."""
     return table.index_select(0, layer.flatten()).unflatten(0, layer.shape)
 
 
@@ -135,16 +135,16 @@ def _layers(encoder: Any, sent: np.ndarray) -> list[np.ndarray]:
     silent = np.bincount(checks.indices, minlength=encoder.n_ldpc) == 1
     silent[sent] = False
     layers: dict[int, list[np.ndarray]] = {}
-    for i, row in enumerate(np.split(checks.indices, checks.indptr[1:-1])):
-        if not silent[row].any():
-            layers.setdefault(i // encoder.z, []).append(row[(row < encoder.k) | (row >= encoder.k_ldpc)])
-    return [_stack(rows, encoder.n_ldpc) for rows in layers.values()]
+    for i, check in enumerate(np.split(checks.indices, checks.indptr[1:-1])):
+        if not silent[check].any():
+            layers.setdefault(i // encoder.z, []).append(check[(check < encoder.k) | (check >= encoder.k_ldpc)])
+    return [_stack(layer, encoder.n_ldpc) for layer in layers.values()]
 
 
-def _stack(rows: list[np.ndarray], filler: int) -> np.ndarray:
-    """Rows as columns of one array, `filler` below."""
-    degree = max(map(len, rows))
-    return np.stack([np.pad(row, (0, degree - len(row)), constant_values=filler) for row in rows], 1)
+def _stack(checks: list[np.ndarray], filler: int) -> np.ndarray:
+    """Return the variables of checks as columns of one array, `filler` below."""
+    degree = max(map(len, checks))
+    return np.stack([np.pad(one, (0, degree - len(one)), constant_values=filler) for one in checks], 1)
 
 
 def _sionna_encoder(k: int, n: int, m: int, device: torch.device) -> Any:

@@ -1,4 +1,4 @@
-"""Which constellation and code rate an SNR carries: 5G's table, and a choice from capacity with a margin."""
+"""Constellations and code rates: 5G's table, and the choice for an SNR from the finite-length bound and a margin."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RATES = {
     64: (466, 517, 567, 616, 666, 719, 772, 822, 873),
     256: (682.5, 711, 754, 797, 841, 885, 916.5, 948),
 }
-"""Constellation size -> 1,024 times the code rates that 5G offers for it (3GPP TS 38.214, Table 5.1.3.1-2)."""
+"""Code rates times 1,024 that 5G offers for a constellation size (3GPP TS 38.214, Table 5.1.3.1-2)."""
 MARGIN_DB = 2.0
-"""What real codes need above `longest_rate`: from 1 dB (QPSK) to 3 dB (256-QAM) with the codes of `ldpc.py`."""
+"""Gap of real codes to `longest_rate`, dB: from 1 dB (QPSK) to 3 dB (256-QAM) with the codes of `ldpc.py`."""
 LOST = 0.01
-"""Part of the blocks that may be lost."""
+"""Share of the blocks that may be lost."""
 
 
 class Scheme(NamedTuple):
@@ -34,18 +34,18 @@ class Scheme(NamedTuple):
         return self.code_rate * math.log2(self.modulation)
 
 
-SCHEMES = tuple(Scheme(size, rate / 1024) for size, rates in RATES.items() for rate in rates)[2:]
-"""What can be had, the slowest first; Sionna's encoder has no rates below 1/5."""
-assert SCHEMES[0].code_rate >= LOWEST_RATE
+TABLE = tuple(Scheme(size, rate / 1024) for size, rates in RATES.items() for rate in rates)
+SCHEMES = tuple(scheme for scheme in TABLE if scheme.code_rate >= LOWEST_RATE)
+"""Schemes that Sionna's encoder has, the slowest first."""
 
 
 def capacity(snr_db: float) -> float:
-    """Shannon's limit of a complex AWGN channel, in bits per use."""
+    """Return Shannon's limit of a complex AWGN channel, in bits per use."""
     return math.log2(1 + 10 ** (snr_db / 10))
 
 
 def longest_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
-    """The most bits per use at which codewords of `uses` symbols can be lost no more often than `lost`.
+    """Return the most bits per use at which codewords of `uses` symbols can be lost no more often than `lost`.
 
     Y. Polyanskiy, H. V. Poor and S. Verdu, "Channel coding rate in the finite blocklength regime", IEEE Trans. Inf.
     Theory 56(5), 2010: C - sqrt(V / n) Q^-1(lost), with the dispersion V of their Eq. 293 for a complex channel.
@@ -56,6 +56,6 @@ def longest_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
 
 
 def choose(snr_db: float, uses: int, margin_db: float = MARGIN_DB) -> Scheme | None:
-    """The fastest scheme for codewords of `uses` symbols over AWGN; None where even the slowest would be lost."""
+    """Return the fastest scheme for codewords of `uses` symbols over AWGN; None where the slowest would be lost too."""
     limit = longest_rate(snr_db - margin_db, uses)
     return max((s for s in SCHEMES if s.efficiency <= limit), key=lambda s: s.efficiency, default=None)

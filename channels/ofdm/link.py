@@ -15,95 +15,93 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from channels.link import Cost, Link, Rows, complex_normal
+from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import LAST_PATH, Profile
-from channels.options import not_negative, one_of, positive
+from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, one_of, require
 from channels.power import check_even
 
 T = TypeVar("T", int, float)
 
-CSI = ("perfect", "ls")
+Knowledge = Literal["perfect", "ls"]
+KNOWLEDGE = get_args(Knowledge)
 
 
 class OFDM(Link):
-    """`y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency.
+    """`y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
 
-    Args:
-        profile: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901).
-        csi: what the receiver knows of h: "perfect", or "ls".
-        equaliser, downlink: as `Link`.
-        pilots: pilot symbols of a slot, of 0 to 13; they take uses and energy with either `csi`.
-        subcarriers: of the whole band; None: as many as each client's mini-batch needs in one slot.
-        shares: part of each client, summing to 1; None: those that take part share equally.
-        spacing_khz: between subcarriers.
-        cyclic_prefix: its length over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms.
-        delay_spread_ns: r.m.s. delay spread; None: 100.
-        carrier_ghz: carrier frequency; None: 3.5.
-        speed_mps: of the clients; None: 3. Flat Rayleigh fading takes none of these three.
+    @dataclass(frozen=True)
+    class Options(Link.Options):
+        """Options of the grid, of what fades on it, and of what the receiver knows."""
 
-    Raises:
-        ValueError: for values that make no grid, and options that would do nothing.
-    """
+        profile: str = "tdl-a"
+        """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901)."""
+        csi: Knowledge = "perfect"
+        """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
+        pilots: int | tuple[int, ...] = (2, 11)
+        """Pilot symbols of a slot, of 0 to 13; they take uses and energy with either `csi`."""
+        subcarriers: int | None = None
+        """Subcarriers of the whole band (None: as many as each client's mini-batch needs in one slot)."""
+        shares: float | tuple[float, ...] | None = None
+        """Part of each client, summing to 1 (None: those that take part share the band equally)."""
+        spacing_khz: float = 15.0
+        """Spacing of the subcarriers, kHz."""
+        cyclic_prefix: float = 1 / 14
+        """Length of the cyclic prefix over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms."""
+        delay_spread_ns: float | None = None
+        """R.m.s. delay spread of TDL and CDL profiles, ns (None: 100)."""
+        carrier_ghz: float | None = None
+        """Carrier frequency of TDL and CDL profiles, GHz (None: 3.5)."""
+        speed_mps: float | None = None
+        """Speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
 
-    def __init__(
-        self,
-        *,
-        profile: str = "tdl-a",
-        csi: str = "perfect",
-        equaliser: str = "mmse",
-        downlink: str = "noisy",
-        pilots: int | Sequence[int] = (2, 11),
-        subcarriers: int | None = None,
-        shares: float | Sequence[float] | None = None,
-        spacing_khz: float = 15.0,
-        cyclic_prefix: float = 1 / 14,
-        delay_spread_ns: float | None = None,
-        carrier_ghz: float | None = None,
-        speed_mps: float | None = None,
-    ) -> None:
-        super().__init__(equaliser=equaliser, downlink=downlink)
-        self.profile, self.csi = one_of("profile", profile, tuple(LAST_PATH)), one_of("csi", csi, CSI)
-        if csi == "ls" and equaliser == "none":
-            raise ValueError("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
-        self.pilots = _check_pilots(_several(pilots), csi)
-        self.spacing_khz = positive("spacing_khz", spacing_khz)
-        self.cyclic_prefix = not_negative("cyclic_prefix", cyclic_prefix)
-        self.delay_spread_ns, self.carrier_ghz, self.speed_mps = delay_spread_ns, carrier_ghz, speed_mps
-        self.shares = None if shares is None else _check_shares(_several(shares))
-        self.subcarriers = None if subcarriers is None else int(positive("subcarriers", subcarriers))
-        self._grid = Grid(self.pilots, 1e3 * spacing_khz, cyclic_prefix)
-        self._channel = self._find_channel()
-        self._band = None if self.subcarriers is None else Band(self.subcarriers, 1, self.shares)
+        def check(self) -> None:
+            """Check that the values make a grid, and that none would do nothing."""
+            super().check()
+            one_of("profile", self.profile, tuple(LAST_PATH))
+            one_of("csi", self.csi, KNOWLEDGE)
+            if self.csi == "ls" and self.equaliser == "none":
+                raise ValueError("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
+            _check_pilots(_several(self.pilots), self.csi)
+            require("spacing_khz", self.spacing_khz, POSITIVE)
+            require("cyclic_prefix", self.cyclic_prefix, NOT_NEGATIVE)
+            require("subcarriers", self.subcarriers, COUNT)
+            if self.shares is not None:
+                _check_shares(_several(self.shares))
+            self._check_mobility()
+
+        def _check_mobility(self) -> None:
+            for name in MOBILITY if self.profile == "rayleigh" else ():
+                if getattr(self, name) is not None:
+                    value = getattr(self, name)
+                    raise ValueError(f"{name}: {value!r} is not for profile rayleigh, which is flat and constant")
+            require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
+            require("carrier_ghz", self.carrier_ghz, POSITIVE)
+            require("speed_mps", self.speed_mps, NOT_NEGATIVE)
+
+        def settled(self) -> OFDM.Options:
+            """Return these options with the open ones of `MOBILITY` filled in, which flat fading does not take."""
+            defaults = {} if self.profile == "rayleigh" else MOBILITY
+            return replace(self, **{name: v for name, v in defaults.items() if getattr(self, name) is None})
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.options = options = options.settled()
+        self.shares = None if options.shares is None else _several(options.shares)
+        self._pilots = tuple(sorted(_several(options.pilots)))
+        self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
+        self._profile = _find_profile(options)
+        self._band = None if options.subcarriers is None else Band(options.subcarriers, 1, self.shares)
         self._client: int | None = None
-
-    def _find_channel(self) -> Profile:
-        """The profile with its numbers, of which open ones are filled in. Warns of paths beyond the cyclic prefix."""
-        given = {n: getattr(self, n) for n in MOBILITY if getattr(self, n) is not None}
-        if self.profile == "rayleigh":
-            for name, value in given.items():
-                raise ValueError(f"{name}: {value!r} is not for profile rayleigh, which is flat and constant")
-            return Profile(self.profile)
-        values = MOBILITY | given
-        self.delay_spread_ns = not_negative("delay_spread_ns", values["delay_spread_ns"])
-        self.carrier_ghz = positive("carrier_ghz", values["carrier_ghz"])
-        self.speed_mps = not_negative("speed_mps", values["speed_mps"])
-        channel = Profile(self.profile, 1e-9 * self.delay_spread_ns, 1e9 * self.carrier_ghz, self.speed_mps)
-        prefix_s = self.cyclic_prefix / self._grid.spacing_hz
-        if channel.last_path_s > prefix_s:
-            warnings.warn(
-                f"delay_spread_ns: {self.delay_spread_ns:g} puts the last path of {self.profile} at "
-                f"{1e6 * channel.last_path_s:.3g} us, beyond the cyclic prefix of {1e6 * prefix_s:.3g} us; the "
-                "interference that this causes is left out",
-                stacklevel=4,
-            )
-        return channel
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
         """As `Link.in_band`; raises ValueError where shares are not one per client, or subcarriers do not suffice."""
@@ -111,9 +109,9 @@ class OFDM(Link):
             raise ValueError(f"shares: {len(self.shares)} values for {clients} clients; give one per client")
         users = active if self.shares is None else clients
         check_even(d)
-        total = self.subcarriers or users * self._grid.width(batch * d // 2)
+        total = self.options.subcarriers or users * self._grid.width(batch * d // 2)
         link = copy.copy(self)
-        link._band, link.subcarriers = Band(total, active, self.shares), total
+        link._band, link.options = Band(total, active, self.shares), replace(self.options, subcarriers=total)
         link.bandwidth_hz = total * self._grid.spacing_hz
         return link
 
@@ -127,11 +125,11 @@ class OFDM(Link):
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
         """As `Link.cost`: whole slots of the client's part of the band, with pilots and cyclic prefix."""
-        symbols, prefix = np.ceil(numbers / 2), 1 + self.cyclic_prefix
+        symbols, prefix = np.ceil(numbers / 2), 1 + self.options.cyclic_prefix
         band = self._find_band(int(symbols.max(initial=0)))
         widths = band.widths(clients)
         slots = self._grid.slots(symbols, widths)
-        energy = symbols + slots * len(self.pilots) * widths
+        energy = symbols + slots * len(self._pilots) * widths
         return Cost(slots * SLOT * prefix * band.parts(clients) * band.subcarriers, energy * prefix)
 
     def _find_band(self, most: int) -> Band:
@@ -147,62 +145,75 @@ class OFDM(Link):
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
-        rows, s = super().draw(sizes, d, generator, dtype), d // 2
+        drawn, s = super().draw(sizes, d, generator, dtype), d // 2
         grid, frames, most = self._grid, max(1, len(sizes)), s * max(sizes, default=0)
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
         width = int(self._find_band(most).widths(np.array([self._client or 0]))[0])
         slots = max(1, int(grid.slots(np.array(most), width)))
-        h = self._channel.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
+        h = self._profile.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
         h = h.to(dtype.to_complex())
         at = frame(grid, slots, h.device)
-        drawn = {"fading": h.index_select(1, at.data)}
-        if self.csi == "ls":
+        elements = {"fading": h.index_select(1, at.data)}
+        if self.options.csi == "ls":
             pilots = h.index_select(1, at.pilots)
-            drawn["known"] = at.between(pilots)
-            drawn["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
-        return rows | {name: _per_sample(grids, sizes, s) for name, grids in drawn.items()}
+            elements["known"] = at.between(pilots)
+            elements["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
+        return drawn | {name: _per_sample(grids, sizes, s) for name, grids in elements.items()}
 
-    def gain(self, rows: Rows) -> Tensor:
+    def gain(self, drawn: Realisation) -> Tensor:
         """h."""
-        return rows["fading"]
+        return drawn["fading"]
 
-    def estimate(self, rows: Rows, deviation: Tensor) -> Tensor | None:
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
         """What was interpolated between the pilots, with the noise on them."""
-        return None if self.csi == "perfect" else rows["known"] + deviation * rows["error"]
+        return None if self.options.csi == "perfect" else drawn["known"] + deviation * drawn["error"]
 
 
-MOBILITY = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}
+MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}
 """Options that only moving, dispersive profiles take, with their defaults."""
 
 
 def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Data elements of the frames `[S, symbols, width]` as rows per sample, `[sum(sizes), s]`, in order."""
+    """Data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
     flat = grids.flatten(1)
     return torch.cat([flat[i, : b * s].view(b, s) for i, b in enumerate(sizes)] or [flat.new_zeros(0, s)])
 
 
 def _several(values: T | Sequence[T]) -> tuple[T, ...]:
-    """A value or several as several."""
+    """Return a value, or each of several, as a tuple."""
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def _check_pilots(pilots: tuple[int, ...], csi: str) -> tuple[int, ...]:
-    """The pilot symbols, ascending. Raises ValueError unless they leave data, and suffice for what is to be known."""
-    wrong = [i for i in pilots if not 0 <= i < SLOT]
+def _find_profile(options: OFDM.Options) -> Profile:
+    """Return the profile with its numbers. Warns of paths beyond the cyclic prefix."""
+    spread_ns, carrier_ghz, speed = options.delay_spread_ns, options.carrier_ghz, options.speed_mps
+    if spread_ns is None or carrier_ghz is None or speed is None:
+        return Profile(options.profile)
+    profile = Profile(options.profile, 1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
+    prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
+    if profile.last_path_s > prefix_s:
+        warnings.warn(
+            f"delay_spread_ns: {spread_ns:g} puts the last path of {profile.name} at {1e6 * profile.last_path_s:.3g} "
+            f"us, beyond the cyclic prefix of {1e6 * prefix_s:.3g} us; the interference that this causes is left out",
+            stacklevel=4,
+        )
+    return profile
+
+
+def _check_pilots(pilots: tuple[int, ...], csi: str) -> None:
+    """Raise ValueError unless the pilot symbols leave data, and suffice for what is to be known."""
+    wrong = [i for i in pilots if i not in range(SLOT)]
     if wrong or len(set(pilots)) < len(pilots):
         raise ValueError(f"pilots: {pilots} are not different symbols of a slot, 0 to {SLOT - 1}")
     if len(pilots) == SLOT:
         raise ValueError(f"pilots: all {SLOT} symbols of a slot are pilots, which leaves none for data")
     if csi == "ls" and not pilots:
         raise ValueError("pilots: there are none to estimate the channel from; csi ls needs one")
-    return tuple(sorted(pilots))
 
 
-def _check_shares(shares: tuple[float, ...]) -> tuple[float, ...]:
-    """The shares. Raises ValueError unless they are positive and sum to 1."""
-    for share in shares:
-        positive("shares", share)
+def _check_shares(shares: tuple[float, ...]) -> None:
+    """Raise ValueError unless the shares are positive and sum to 1."""
+    require("shares", shares, POSITIVE)
     if abs(sum(shares) - 1) > 1e-6:
         raise ValueError(f"shares: {', '.join(f'{share:g}' for share in shares)} sum to {sum(shares):g} and not to 1")
-    return shares

@@ -73,7 +73,8 @@ def _fill_channel(channel: ChannelConfig) -> ChannelConfig:
 def _fill_from(config: Resolved, link: Link) -> Resolved:
     """The options that the link has worked out itself, and the band. Raises ConfigError for another band."""
     channel = config.channel
-    opened = {n: getattr(link, n, v) for n, v in link_options(channel.kind).items() if getattr(channel, n, v) is None}
+    known = link_options(channel.kind)
+    opened = {n: getattr(link.options, n) for n, v in known.items() if getattr(channel, n, v) is None}
     own, given = link.bandwidth_hz, config.air.bandwidth_hz
     if own is not None and given not in (None, own):
         raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {channel.kind}, whose subcarriers occupy {own:g} Hz")

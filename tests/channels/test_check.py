@@ -55,7 +55,7 @@ def faulty(change: dict[str, type[Link]]):
     """Makes links, some kinds of another class."""
 
     def make(kind: str, **options) -> Link:
-        return change[kind](**options) if kind in change else make_link(kind, **options)
+        return change[kind](change[kind].Options(**options)) if kind in change else make_link(kind, **options)
 
     return make
 
@@ -68,8 +68,8 @@ def louder(db: float) -> dict[str, type[Link]]:
             """As `base`, with another noise."""
 
             def draw(self, sizes, d, generator, dtype=torch.float32):
-                rows = super().draw(sizes, d, generator, dtype)
-                return rows | {"noise": rows["noise"] * 10 ** (db / 20)}
+                drawn = super().draw(sizes, d, generator, dtype)
+                return drawn | {"noise": drawn["noise"] * 10 ** (db / 20)}
 
         return Louder
 
@@ -83,8 +83,8 @@ def faded(power: float) -> dict[str, type[Link]]:
         """Weaker or stronger fading."""
 
         def draw(self, sizes, d, generator, dtype=torch.float32):
-            rows = super().draw(sizes, d, generator, dtype)
-            return rows | {"fading": rows["fading"] * math.sqrt(power)}
+            drawn = super().draw(sizes, d, generator, dtype)
+            return drawn | {"fading": drawn["fading"] * math.sqrt(power)}
 
     return {"rayleigh": Faded}
 
@@ -105,34 +105,34 @@ class RealNoise(AWGN):
     """Noise of the right power on the real part alone."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
-        rows = super().draw(sizes, d, generator, dtype)
-        return {"noise": (math.sqrt(2) * rows["noise"].real).to(rows["noise"].dtype)}
+        drawn = super().draw(sizes, d, generator, dtype)
+        return {"noise": (math.sqrt(2) * drawn["noise"].real).to(drawn["noise"].dtype)}
 
 
 class EmpiricalNoise(Rayleigh):
     """Noise relative to the power that arrives, not to the one sent: nobody is ever in a fade."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
-        rows = super().draw(sizes, d, generator, dtype)
-        return rows | {"noise": rows["noise"] * rows["fading"].abs()}
+        drawn = super().draw(sizes, d, generator, dtype)
+        return drawn | {"noise": drawn["noise"] * drawn["fading"].abs()}
 
 
 class OneFade(Rayleigh):
     """The same h for two samples in a row, whatever the coherence."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
-        rows = super().draw(sizes, d, generator, dtype)
-        h = rows["fading"].clone()
+        drawn = super().draw(sizes, d, generator, dtype)
+        h = drawn["fading"].clone()
         h[1::2] = h[: len(h) - 1 : 2]
-        return rows | {"fading": h}
+        return drawn | {"fading": h}
 
 
 class RealFade(Rayleigh):
     """A real gain with E h^2 = 1: a Gaussian, not a Rayleigh, amplitude."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
-        rows = super().draw(sizes, d, generator, dtype)
-        return rows | {"fading": (math.sqrt(2) * rows["fading"].real).to(rows["fading"].dtype)}
+        drawn = super().draw(sizes, d, generator, dtype)
+        return drawn | {"fading": (math.sqrt(2) * drawn["fading"].real).to(drawn["fading"].dtype)}
 
 
 class Leaking(OFDM):
@@ -145,23 +145,23 @@ class Leaking(OFDM):
 class OFDMWithBias(OFDM):
     """MMSE in the place of zero-forcing."""
 
-    def __init__(self, *, equaliser="mmse", **options):
-        super().__init__(equaliser="mmse" if equaliser == "zf" else equaliser, **options)
+    def __init__(self, options):
+        super().__init__(replace(options, equaliser="mmse") if options.equaliser == "zf" else options)
 
 
 class StrongOFDM(OFDM):
     """Fades 1 dB above their power."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
-        rows = super().draw(sizes, d, generator, dtype)
-        return rows | {"fading": 10**0.05 * rows["fading"]}
+        drawn = super().draw(sizes, d, generator, dtype)
+        return drawn | {"fading": 10**0.05 * drawn["fading"]}
 
 
 class QuietPilots(OFDM):
     """Pilots with less noise than the data: estimates as if of two pilots."""
 
-    def estimate(self, rows, deviation):
-        return super().estimate(rows, deviation / math.sqrt(2))
+    def estimate(self, drawn, deviation):
+        return super().estimate(drawn, deviation / math.sqrt(2))
 
 
 class Unscaled(Ideal):

@@ -50,7 +50,7 @@ def test_uncoded_bit_error_rate(kind, bits, snr_db, stack, within):
     """Bits of a symbol share its h, so the independent unit is the symbol."""
     sent, symbols = (qpsk if bits == 2 else qam16)(torch.Generator().manual_seed(1))
     link = symbol_link(kind)
-    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (2,)).items()}
+    up = {name: tensor[0] for name, tensor in stack(link, [1], 2 * N, (2,)).items()}
     received = link.transmit(symbols, up, torch.tensor([snr_db], dtype=torch.float64))
     wrong = (decide_qpsk if bits == 2 else decide_qam16)(received) != sent
     within(wrong.double().mean(-1), theory.bit_error_rate(bits, snr_db, fading=kind == "rayleigh"))
@@ -60,7 +60,7 @@ def test_uncoded_bit_error_rate(kind, bits, snr_db, stack, within):
 def test_mean_square_error_after_equalising(kind, stack, within):
     """At no = 0.1: ZF no/|h|^2, truncated at |h|^2 > a: no e^a E1(a); MMSE no/(|h|^2 + no), mean no e^no E1(no)."""
     link = make_link("rayleigh", equaliser=kind, coherence="symbol")
-    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N, (3,)).items()}
+    up = {name: tensor[0] for name, tensor in stack(link, [1], 2 * N, (3,)).items()}
     _, symbols = qpsk(torch.Generator().manual_seed(4))
     error = (link.transmit(symbols, up, SNR_DB) - symbols).abs().square()[0]
     power = up["fading"][0].abs().square()
@@ -72,11 +72,11 @@ def test_mean_square_error_after_equalising(kind, stack, within):
 
 @pytest.mark.parametrize("kind", ["mmse", "zf"])
 def test_a_gain_of_zero_gives_zero_not_nan(kind):
-    """Rows that only pad are zero; without noise MMSE would divide zero by zero."""
+    """Samples that only pad are zero; without noise MMSE would divide zero by zero."""
     link = make_link("rayleigh", equaliser=kind)
-    rows = {"noise": torch.zeros(1, 2, 4).to(torch.complex64), "fading": torch.zeros(1, 2, 1).to(torch.complex64)}
+    drawn = {"noise": torch.zeros(1, 2, 4).to(torch.complex64), "fading": torch.zeros(1, 2, 1).to(torch.complex64)}
     for snr_db in (10.0, math.inf):
-        received = link(torch.ones(1, 2, 8), rows, torch.tensor([snr_db]))
+        received = link(torch.ones(1, 2, 8), drawn, torch.tensor([snr_db]))
         assert torch.equal(received, torch.zeros(1, 2, 8))
 
 

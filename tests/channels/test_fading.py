@@ -18,7 +18,7 @@ N = 100_000
 def test_noise_has_variance_no_and_the_kurtosis_of_a_complex_gaussian(stack, within):
     link = make_link("awgn")
     sent = torch.ones(1, N, dtype=torch.complex128)
-    up = {name: rows[0] for name, rows in stack(link, [1], 2 * N).items()}
+    up = {name: tensor[0] for name, tensor in stack(link, [1], 2 * N).items()}
     no = 10**-0.7
     noise = link.transmit(sent, up, torch.tensor([7.0], dtype=torch.float64)) - sent
     within(noise.abs().square(), no)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
+import itertools
 import math
 import subprocess
 import sys
+import textwrap
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,6 +18,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from channels import LINKS, Link, Meter, link_options, make_link
+from channels.fading import Rayleigh, Rician
+from channels.link import complex_normal
+from channels.options import COUNT, BaseOptions, require
 
 OPTIONS = {"ideal": {}, "awgn": {}, "rayleigh": {}, "rician": {}, "ofdm": {}, "ofdm, ls": {"csi": "ls"}}
 KINDS = list(OPTIONS)
@@ -42,8 +51,8 @@ def test_clients_do_not_see_their_chunk(kind, dtype, stack):
     weights = torch.linspace(-1, 2, 3 * B * D, dtype=dtype).view(3, B, D)
 
     def run(clients: slice) -> tuple[torch.Tensor, torch.Tensor]:
-        one = {name: rows[clients] for name, rows in up.items()}
-        two = {name: rows[clients] for name, rows in down.items()}
+        one = {name: tensor[clients] for name, tensor in up.items()}
+        two = {name: tensor[clients] for name, tensor in down.items()}
         y = link(x[clients], one, snr_db[clients], down=two, down_snr_db=down_snr_db[clients])
         (gradient,) = torch.autograd.grad((y * weights[clients]).sum(), x)
         assert y.dtype == gradient.dtype == dtype
@@ -75,7 +84,7 @@ def test_a_draw_is_a_function_of_the_generator_alone(kind):
     link = of_kind(kind)
     before = torch.get_rng_state()
     one = link.draw([4, 4, 1], D, torch.Generator().manual_seed(3))
-    up = {name: rows[None] for name, rows in one.items()}
+    up = {name: tensor[None] for name, tensor in one.items()}
     x = features(1, 9, dtype=torch.float32).requires_grad_()
     link(x, up, torch.tensor([3.0]), down=up).sum().backward()
     assert torch.equal(torch.get_rng_state(), before)
@@ -111,8 +120,8 @@ def test_meter_measures_the_snr_that_was_asked_for(kind, stack):
         assert abs(10 ** (measured.snr_db() / 10) / wanted - 1) < 5 * spread
 
 
-def test_meter_counts_valid_rows_of_several_calls(stack):
-    """By hand: two calls with known gains and noise; masked rows and clients without any gradient do not count."""
+def test_meter_counts_valid_samples_of_several_calls(stack):
+    """By hand: two calls with known gains and noise; masked samples and clients without any gradient do not count."""
     link = make_link("rayleigh", equaliser="none")
     ones = torch.ones(2, 3, 2).to(torch.complex128)
     up = {"noise": ones * torch.tensor([1.0, 2.0, 50.0])[:, None], "fading": 3j * ones[..., :1]}
@@ -125,7 +134,7 @@ def test_meter_counts_valid_rows_of_several_calls(stack):
     signal, noise = (
         2 * 3 * 2 * 9.0,
         2 * 2 * (1.0 + 4.0 + 1.0),
-    )  # calls x rows x symbols x |h|^2; calls x symbols x |n|^2
+    )  # calls x samples x symbols x |h|^2; calls x symbols x |n|^2
     assert meter.signal is not None and meter.noise is not None
     assert float(meter.signal) == pytest.approx(signal) and float(meter.noise) == pytest.approx(noise)
     assert meter.snr_db() == pytest.approx(10 * math.log10(signal / noise))
@@ -145,7 +154,7 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
     link = of_kind(kind)
     up = stack(link, [B], D, (1, 2))
     mode = FakeTensorMode()
-    fake = {name: mode.from_tensor(rows) for name, rows in up.items()}
+    fake = {name: mode.from_tensor(tensor) for name, tensor in up.items()}
     mask = mode.from_tensor(torch.ones(2, B, dtype=torch.bool))
     x = mode.from_tensor(features(2).requires_grad_())
     snr_db = mode.from_tensor(torch.tensor([3.0, 9.0]))
@@ -164,7 +173,7 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
         ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
         ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink"),
         ({"kind": "ideal", "downlink": "ideal"}, "downlink: 'ideal' is not for ideal, which takes no options"),
-        ({"kind": "rayleigh", "equalizer": "zf"}, "equalizer: 'zf' is not for rayleigh, which takes equaliser, coher"),
+        ({"kind": "rayleigh", "equalizer": "zf"}, "equalizer: 'zf' is not for rayleigh, which takes equaliser, downl"),
     ],
 )
 def test_unknown_names_and_options_are_refused_in_one_line(options, field):
@@ -175,7 +184,7 @@ def test_unknown_names_and_options_are_refused_in_one_line(options, field):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_features_that_are_not_finite_are_refused(value, stack):
-    """Not where rows only pad, and not on demand: then they would have to be read from the device at each step."""
+    """Not where samples only pad, and not on demand: then they would have to be read from the device at each step."""
     link = make_link("awgn")
     x, up, snr_db = features(2), stack(link, [B], D, (1, 2)), torch.tensor([3.0, 9.0])
     x[1, 4, 2:5] = value
@@ -195,10 +204,30 @@ def test_odd_dimensions_are_refused(kind):
         link(torch.ones(1, 3, 7), {}, torch.tensor([3.0]))
 
 
-def test_options_of_a_link_are_the_keyword_arguments_of_its_constructor():
+def test_options_of_a_link_are_the_fields_of_its_options():
     assert link_options("ideal") == {}
     assert link_options("awgn") == {"downlink": "noisy"}
     assert link_options("rayleigh") == {"equaliser": "mmse", "coherence": "sample", "downlink": "noisy"}
+    link = make_link("rician", k_factor_db=3.0)
+    assert isinstance(link, Rician)
+    assert link.options == Rician.Options("mmse", "noisy", "sample", 3.0) == Rician(link.options).options
+
+
+def test_wrong_options_make_no_link_however_it_is_made():
+    with pytest.raises(ValueError, match="^k_factor_db: nan is not a number from -100 to 100 dB$"):
+        Rician(Rician.Options(k_factor_db=math.nan))
+
+
+@pytest.mark.parametrize("kind", LINKS.names())
+def test_every_built_in_option_is_explained(kind):
+    """A docstring below each field, of the class or of the parent that declares it."""
+    options = LINKS.get(kind).Options
+    for field in dataclasses.fields(options):
+        owner = next(c for c in options.__mro__ if field.name in vars(c).get("__annotations__", {}))
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        after = {a: b for a, b in itertools.pairwise(body.body) if isinstance(a, ast.AnnAssign)}
+        (text,) = (b for a, b in after.items() if a.target.id == field.name)
+        assert isinstance(text, ast.Expr) and len(text.value.value) > 10
 
 
 def test_a_symbol_costs_one_use_and_its_energy():
@@ -208,29 +237,88 @@ def test_a_symbol_costs_one_use_and_its_energy():
     assert link.shares is None and link.bandwidth_hz is None and link.of(3) is link
 
 
-def test_a_channel_of_ones_own():
+@pytest.fixture
+def nakagami(monkeypatch):
     """The example of `channels/link.py`: noise, equaliser, gradient and meter come from the base class."""
+    monkeypatch.setattr(LINKS, "_added", dict(LINKS._added))
 
-    @LINKS.register("phase")
-    class Phase(Link):
-        """A random phase, here for the tests only."""
+    @LINKS.register("nakagami")
+    class Nakagami(Link):
+        """|h|^2 is the mean of m independent exponentials."""
+
+        @dataclass(frozen=True)
+        class Options(Link.Options):
+            """Those of a link that fades, and m."""
+
+            m: int = 2
+
+            def check(self):
+                super().check()
+                require("m", self.m, COUNT)
 
         def draw(self, sizes, d, generator, dtype=torch.float32):
-            rows = super().draw(sizes, d, generator, dtype)
-            angle = torch.rand(sum(sizes), 1, generator=generator, dtype=dtype, device=generator.device)
-            return rows | {"fading": torch.polar(torch.ones_like(angle), 2 * torch.pi * angle)}
+            drawn = super().draw(sizes, d, generator, dtype)
+            paths = complex_normal((self.options.m, sum(sizes), 1), generator, dtype)
+            return drawn | {"fading": torch.polar(paths.abs().square().mean(0).sqrt(), paths[0].angle())}
 
-        def gain(self, rows):
-            return rows["fading"]
+        def gain(self, drawn):
+            return drawn["fading"]
 
-    link = make_link("phase", equaliser="zf")
-    up = {name: rows[None] for name, rows in link.draw([B], D, torch.Generator().manual_seed(0), torch.float64).items()}
+
+def test_a_channel_of_ones_own(nakagami, within):
+    link = make_link("nakagami", equaliser="zf")
+    drawn = link.draw([B], D, torch.Generator().manual_seed(0), torch.float64)
+    up = {name: tensor[None] for name, tensor in drawn.items()}
     x = features(1).requires_grad_()
     received = link(x, up, torch.tensor([math.inf]))
     torch.testing.assert_close(received, make_link("ideal")(x, {}, torch.tensor([0.0])))
     assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([3.0])), x)
+    for m in (1, 4):  # |h|^2 has mean 1 and variance 1/m
+        h = make_link("nakagami", m=m).draw([20_000], 2, torch.Generator().manual_seed(m))["fading"][:, 0]
+        within(h.abs().square(), 1.0)
+        within((h.abs().square() - 1).square(), 1 / m)
+
+
+def test_an_option_of_ones_own_is_known_and_checked(nakagami):
+    assert link_options("nakagami") == {"equaliser": "mmse", "downlink": "noisy", "m": 2}
+    assert make_link("nakagami").options.m == 2
+    with pytest.raises(ValueError, match="^m: 0.5 is not a whole number of at least 1$"):
+        make_link("nakagami", m=0.5)
+    with pytest.raises(ValueError, match="^mm: 3 is not for nakagami, which takes equaliser, downlink, m$"):
+        make_link("nakagami", mm=3)
+
+
+def test_a_link_without_options_of_its_own_takes_those_of_its_parent():
+    class Sight(Rayleigh):
+        """Declares nothing."""
+
+    assert Sight(Sight.Options(coherence="batch")).options == Rayleigh.Options(coherence="batch")
+
+
+def test_a_built_in_name_is_not_taken():
     with pytest.raises(ValueError, match="ships with semcom"):
         LINKS.register("awgn")
+
+
+def test_options_that_could_not_be_set_are_refused_where_they_are_declared():
+    class Plain:
+        m: float = 1.0
+
+    class Forgotten(Link.Options):
+        m: float = 1.0
+
+    @dataclass(frozen=True)
+    class Required(BaseOptions):
+        m: float
+
+    for options, said in (
+        (Plain, "Own.Options does not derive from Options of another link, or from channels.options.BaseOptions"),
+        (Forgotten, "Own.Options is no dataclass; write @dataclass(frozen=True) above it"),
+        (Required, "Own.Options.m has no default"),
+    ):
+        with pytest.raises(TypeError) as refused:
+            type("Own", (Link,), {"Options": options})
+        assert str(refused.value) == said
 
 
 def test_importing_the_package_does_not_import_torch():

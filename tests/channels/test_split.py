@@ -85,13 +85,13 @@ def test_noisy_gradient_is_the_written_recipe(equaliser, stack):
 
 def test_variance_of_the_downlink_noise(stack):
     """AWGN: a pair of gradients is rms sqrt(2) times its symbol, whose noise is no/2 per real dimension: rms^2 no."""
-    rows, d, rms, no = 500, 64, 1e-4, 10**-0.3
+    b, d, rms, no = 500, 64, 1e-4, 10**-0.3
     link = make_link("awgn")
-    up, down, snr_db = stack(link, [rows], d, (1,)), stack(link, [rows], d, (2,)), torch.tensor([3.0])
-    gradient = randn(1, rows, d, seed=1)
+    up, down, snr_db = stack(link, [b], d, (1,)), stack(link, [b], d, (2,)), torch.tensor([3.0])
+    gradient = randn(1, b, d, seed=1)
     gradient = rms * gradient / gradient.square().mean().sqrt()
     noise = at_client(link, gradient, up, down, snr_db, snr_db=snr_db) - gradient
-    n = rows * d
+    n = b * d
     assert abs(noise.square().mean() / (rms**2 * no) - 1) < 5 * math.sqrt(2 / n)
     assert abs(noise.mean()) < 5 * rms * math.sqrt(no / n)
     assert abs((noise * gradient).mean()) < 5 * rms**2 * math.sqrt(no / n)
@@ -100,10 +100,10 @@ def test_variance_of_the_downlink_noise(stack):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 def test_padding_neither_counts_nor_receives_gradient(kind, dtype, stack):
-    """Padding rows hold a large gradient and noise; the valid rows see nothing of either."""
+    """Padding holds a large gradient and noise; the valid samples see nothing of either."""
     link = make_link(kind)
     up, down = stack(link, [B], D, (1, 2), dtype), stack(link, [B], D, (3, 4), dtype)
-    padded_up, padded_down = ({n: pad(rows, (0, 0, 0, 2), value=1.0) for n, rows in hop.items()} for hop in (up, down))
+    padded_up, padded_down = ({n: pad(t, (0, 0, 0, 2), value=1.0) for n, t in hop.items()} for hop in (up, down))
     mask = torch.tensor([True] * B + [False] * 2).expand(K, B + 2)
     gradient = randn(K, B + 2, D, seed=1).to(dtype)
     gradient[:, B:] = 1e6

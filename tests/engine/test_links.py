@@ -9,6 +9,7 @@ import pytest
 
 from channels import LINKS
 from channels.fading import Rayleigh
+from channels.options import BaseOptions
 from semcom.config import AirConfig, ChannelConfig, ConfigError, RunConfig, TrainConfig, from_dict, run_hash, to_dict
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
@@ -86,15 +87,21 @@ def test_an_option_that_would_do_nothing_is_refused() -> None:
 def test_a_link_of_the_user_s_has_options_through_the_same_fields() -> None:
     @LINKS.register("test-half-open")
     class HalfOpen(Rayleigh):
-        """Takes the equaliser alone, with a default of its own, and something that has no field."""
+        """Takes the coherence and the equaliser, with a default of its own, and something that has no field."""
 
-        def __init__(self, *, equaliser: str = "none", other: int = 7) -> None:
-            super().__init__(equaliser=equaliser)
-            self.other = other
+        @dataclasses.dataclass(frozen=True)
+        class Options(BaseOptions):
+            """The options."""
+
+            coherence: str = "sample"
+            equaliser: str = "none"
+            other: int = 7
+
+        options: Options
 
     config = resolved(kind="test-half-open")
-    assert config.channel.options() == {"equaliser": "none"}
+    assert config.channel.options() == {"coherence": "sample", "equaliser": "none"}
     link = build_link(config)
-    assert isinstance(link, HalfOpen) and (link.equaliser, link.other) == ("none", 7)
+    assert isinstance(link, HalfOpen) and (link.equaliser, link.options.other) == ("none", 7)
     with pytest.raises(ConfigError, match=r"channel.downlink: 'ideal' is not for test-half-open, which takes"):
         resolve(dataclasses.replace(config, channel=dataclasses.replace(config.channel, downlink="ideal")))

@@ -66,13 +66,13 @@ def test_a_frame_goes_on_over_its_slots():
 def test_the_band_is_sized_by_a_mini_batch_or_given():
     """50 x 64 / 2 = 1,600 symbols over 12 data symbols of a slot are 134 subcarriers."""
     link = ofdm()
-    assert (link.subcarriers, link.bandwidth_hz, link.shares) == (None, None, None)
+    assert (link.options.subcarriers, link.bandwidth_hz, link.shares) == (None, None, None)
     run = link.in_band(clients=25, active=20, batch=50, d=64)
-    assert run.subcarriers == 20 * 134 and run.bandwidth_hz == 20 * 134 * 15e3
-    assert link.subcarriers is None  # the other one is a copy
-    assert ofdm(pilots=()).in_band(20, 20, 50, 64).subcarriers == 20 * 115
+    assert run.options.subcarriers == 20 * 134 and run.bandwidth_hz == 20 * 134 * 15e3
+    assert link.options.subcarriers is None  # the other one is a copy
+    assert ofdm(pilots=()).in_band(20, 20, 50, 64).options.subcarriers == 20 * 115
     given = ofdm(subcarriers=1000, spacing_khz=30.0).in_band(20, 20, 50, 64)
-    assert (given.subcarriers, given.bandwidth_hz) == (1000, 3e7)
+    assert (given.options.subcarriers, given.bandwidth_hz) == (1000, 3e7)
 
 
 def test_clients_have_blocks_of_their_shares():
@@ -88,8 +88,8 @@ def test_clients_have_blocks_of_their_shares():
 
 
 def test_no_batch_at_all_is_no_row():
-    rows = draw(ofdm(csi="ls"), [])
-    assert {name: t.shape for name, t in rows.items()} == dict.fromkeys(("noise", "fading", "known", "error"), (0, 4))
+    drawn = draw(ofdm(csi="ls"), [])
+    assert {name: t.shape for name, t in drawn.items()} == dict.fromkeys(("noise", "fading", "known", "error"), (0, 4))
 
 
 def test_symbols_of_one_client_do_not_reach_another():
@@ -134,7 +134,7 @@ def test_symbols_of_one_client_do_not_reach_another():
 def test_without_noise_features_arrive_as_they_were_sent(profile, equaliser):
     link = ofdm(profile=profile, equaliser=equaliser)
     x = randn(1, 5, D)
-    up = {name: row[None] for name, row in draw(link, [5]).items()}
+    up = {name: tensor[None] for name, tensor in draw(link, [5]).items()}
     torch.testing.assert_close(link(x, up, torch.tensor([math.inf])), normalise_power(x), rtol=1e-12, atol=1e-12)
 
 
@@ -143,7 +143,7 @@ def test_without_noise_the_pilots_of_a_still_channel_tell_all(equaliser):
     """The estimate is then h itself, at every subcarrier, as every one has pilots."""
     link = ofdm(csi="ls", equaliser=equaliser, delay_spread_ns=300.0, **STILL)
     x = randn(1, 5, D)
-    up = {name: row[None] for name, row in draw(link, [5]).items()}
+    up = {name: tensor[None] for name, tensor in draw(link, [5]).items()}
     torch.testing.assert_close(link(x, up, torch.tensor([math.inf])), normalise_power(x), rtol=1e-9, atol=1e-9)
 
 
@@ -152,13 +152,13 @@ def test_without_noise_the_pilots_of_a_still_channel_tell_all(equaliser):
 def test_gradient_is_exact_for_an_ideal_downlink(csi, equaliser):
     """Effective gain w h with the true h: against finite differences, for a fixed realisation."""
     link = ofdm(csi=csi, equaliser=equaliser, downlink="ideal")
-    up = {name: row[None] for name, row in draw(link, [2, 1]).items()}
+    up = {name: tensor[None] for name, tensor in draw(link, [2, 1]).items()}
     assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([5.0])), randn(1, 3, D).requires_grad_())
 
 
 def test_zero_forcing_with_perfect_knowledge_passes_the_gradient_unchanged():
     link = ofdm(equaliser="zf", downlink="ideal")
-    up = {name: row[None] for name, row in draw(link, [3]).items()}
+    up = {name: tensor[None] for name, tensor in draw(link, [3]).items()}
     x, gradient = randn(1, 3, D).requires_grad_(), randn(1, 3, D, seed=2)
     received = Split.apply(x, link._hop(up, torch.tensor([5.0]), x, None), None, None)
     assert torch.equal(torch.autograd.grad(received, x, gradient)[0], gradient)
@@ -169,10 +169,10 @@ def test_an_estimate_is_used_where_the_gain_is_not_known(name):
     """By hand: h = 2, estimate 0.5j + 0.5 (1j), no = 0.25: w = -j / 1, or -j / 1.25; then w (2 x)."""
     link = ofdm(csi="ls", equaliser=name)
     one = torch.ones(1, 1, 1, dtype=torch.complex128)
-    rows = {"fading": 2 * one, "known": 0.5j * one, "error": 1j * one, "noise": 0 * one}
-    got = link.transmit(one, rows, torch.tensor([-10 * math.log10(0.25)]))
+    drawn = {"fading": 2 * one, "known": 0.5j * one, "error": 1j * one, "noise": 0 * one}
+    got = link.transmit(one, drawn, torch.tensor([-10 * math.log10(0.25)]))
     assert got.item() == pytest.approx(-2j / (1 if name == "zf" else 1.25))
-    assert link._hop(rows, torch.tensor([6.0206]), one, None).effective.item() == pytest.approx(got.item(), rel=1e-6)
+    assert link._hop(drawn, torch.tensor([6.0206]), one, None).effective.item() == pytest.approx(got.item(), rel=1e-6)
 
 
 # -- channel knowledge -----------------------------------------------------------------------------------------------
@@ -180,10 +180,10 @@ def test_an_estimate_is_used_where_the_gain_is_not_known(name):
 
 def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
     """|estimate - h|^2 of the data elements of independent frames, `[frames, d/2]`."""
-    rows = draw(link, [1] * frames, d, seed=3)
-    estimate = link.estimate(rows, torch.tensor(10 ** (-snr_db / 20), dtype=torch.float64))
+    drawn = draw(link, [1] * frames, d, seed=3)
+    estimate = link.estimate(drawn, torch.tensor(10 ** (-snr_db / 20), dtype=torch.float64))
     assert estimate is not None
-    return (estimate - rows["fading"]).abs().square()
+    return (estimate - drawn["fading"]).abs().square()
 
 
 @pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0, 30.0])
@@ -222,10 +222,10 @@ def test_interpolation_goes_from_slot_to_slot():
     at = frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
     assert at.pilots.tolist() == [2, 11, 16, 25]
     weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
-    rows = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
-    assert rows[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
-    assert rows[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
-    assert rows[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
+    known = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
+    assert known[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
+    assert known[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
+    assert known[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
     one = frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
     assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
 
@@ -274,8 +274,10 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"csi": "ls", "pilots": ()}, "pilots: there are none to estimate the channel from; csi ls needs one"),
         ({"pilots": tuple(range(14))}, "pilots: all 14 symbols of a slot are pilots, which leaves none for data"),
         ({"pilots": (2, 14)}, "pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
+        ({"pilots": (2, 2.5)}, "pilots: (2, 2.5) are not different symbols of a slot, 0 to 13"),
         ({"pilots": (2, 2)}, "pilots: (2, 2) are not different symbols of a slot, 0 to 13"),
-        ({"subcarriers": 0}, "subcarriers: 0 is not a positive number"),
+        ({"subcarriers": 0}, "subcarriers: 0 is not a whole number of at least 1"),
+        ({"subcarriers": 10.5}, "subcarriers: 10.5 is not a whole number of at least 1"),
         ({"shares": (0.5, 0.6)}, "shares: 0.5, 0.6 sum to 1.1 and not to 1"),
         ({"shares": (1.5, -0.5)}, "shares: -0.5 is not a positive number"),
         ({"shares": 0.5}, "shares: 0.5 sum to 0.5 and not to 1"),
@@ -285,7 +287,7 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
         ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
         ({"profile": "rayleigh", "speed_mps": 3.0}, "speed_mps: 3.0 is not for profile rayleigh"),
-        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes profile, csi"),
+        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes equaliser, downlink, profile, csi"),
     ],
 )
 def test_options_that_make_no_grid_are_refused(options, message):

@@ -69,7 +69,7 @@ def ours(csi: str, equaliser: str, options: dict[str, float | str], x: Tensor) -
     """The same symbols through the link, a frame per mini-batch of one sample."""
     link = make_link("ofdm", csi=csi, equaliser=equaliser, subcarriers=WIDTH, cyclic_prefix=0.0, **options)
     up = link.draw([1] * FRAMES, 2 * ELEMENTS, torch.Generator().manual_seed(5))
-    return link.transmit(x[None], {name: rows[None] for name, rows in up.items()}, torch.tensor([SNR_DB]))[0]
+    return link.transmit(x[None], {name: tensor[None] for name, tensor in up.items()}, torch.tensor([SNR_DB]))[0]
 
 
 def same_mean(one: Tensor, two: Tensor) -> None:
@@ -93,7 +93,7 @@ def test_bit_error_rate_and_mean_square_error_agree(csi, options, parts):
     """QPSK; bit errors after zero forcing, whose mean square error has no mean; that of our MMSE on their estimates."""
     bits = torch.randint(2, (FRAMES, 2 * ELEMENTS), generator=torch.Generator().manual_seed(1)).float()
     x = parts.Mapper("qam", 2, device="cpu")(bits)
-    channel = make_link("ofdm", cyclic_prefix=0.0, **options)._channel
+    channel = make_link("ofdm", cyclic_prefix=0.0, **options)._profile
     equalised, y, h = theirs(parts, channel, csi, x)
     demap = parts.Demapper("maxlog", "qam", 2, hard_out=True, device="cpu")
 

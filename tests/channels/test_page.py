@@ -1,0 +1,65 @@
+"""docs/channels.md: its examples run, one after the other, and say what they give."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from channels import LINKS, link_options
+
+PAGE = (Path(__file__).parents[2] / "docs" / "channels.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def own_names(monkeypatch):
+    """What an example registers is forgotten."""
+    monkeypatch.setattr(LINKS, "_added", dict(LINKS._added))
+
+
+def run(marker: str) -> dict:
+    """The names that the one example with `marker` leaves."""
+    (block,) = (block for block in BLOCKS if marker in block)
+    names: dict = {"__name__": __name__}
+    exec(compile(block, "docs/channels.md", "exec"), names)
+    return names
+
+
+def test_no_example_is_left_out():
+    assert len(BLOCKS) == 3
+
+
+def test_the_measured_snr_of_the_first_example(capsys):
+    run("Meter()")
+    assert f"{float(capsys.readouterr().out):.1f}" in re.search(r"print\(meter.snr_db\(\)\)  # (.*)", PAGE)[1]
+
+
+def test_a_channel_of_ones_own_takes_its_option():
+    names = run("@LINKS.register")
+    assert names["link"].options == names["Nakagami"].Options("zf", "noisy", 4)
+    assert link_options("nakagami")["m"] == 2
+
+
+def test_the_scheme_and_the_fate_of_images():
+    names = run("ImageChain(")
+    scheme = names["scheme"]
+    assert f"{scheme.modulation}-QAM at rate {scheme.code_rate:.2f}" in PAGE
+    assert not names["received"].lost.any()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in LINKS.names() if kind != "digital"])
+def test_the_table_of_options_names_those_of_each_link(kind):
+    """`digital` has a table of its own."""
+    table = PAGE.partition("| option | links | default |")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ")[:2] for line in table.splitlines()[2:]]
+    listed = {
+        name.strip("`") for name, links in rows if (kind not in links if "all but" in links else f"`{kind}`" in links)
+    }
+    assert listed == set(link_options(kind))
+
+
+def test_the_table_of_the_digital_link_names_its_options():
+    table = PAGE.partition("| option | default | what it is |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) & set(link_options("digital")) == set(link_options("digital"))
