@@ -1,4 +1,4 @@
-"""Stand-ins for training: a runner that writes a summary with a known accuracy in no time."""
+"""Stand-ins for training: a function that writes a summary with a known accuracy in no time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from semcom.config import RunConfig, fill
+from semcom.files import write_atomically
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake_run() -> Callable[[RunConfig], None]:
-    """Its accuracy is a known function of arm, SNR and seed; nested, so that worker processes get its code."""
+    """Its accuracy is a known function of method, SNR and seed; nested, so that worker processes get its code."""
 
     def run(config: RunConfig) -> None:
         base = {"fedcl": 0.7, "fedproto": 0.6, "fedavg": 0.4}[config.method]
@@ -39,6 +40,6 @@ def fake_run() -> Callable[[RunConfig], None]:
             "commit": "abc1234",
         }
         (folder / "ran.txt").open("a").write("x")
-        (folder / "summary.json").write_text(json.dumps(summary))
+        write_atomically(folder / "summary.json", json.dumps(summary))  # as a run does: the sweep may look at any time
 
     return run

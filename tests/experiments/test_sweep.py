@@ -12,11 +12,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from experiments.cost import work
 from experiments.parallel import carry_out
 from experiments.registry import experiment
 from experiments.results import read_table
-from experiments.sweep import check_data, command, plan, sweep, work
+from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+from semcom.files import write_atomically
 
 Run = Callable[[RunConfig], None]
 
@@ -24,11 +26,11 @@ Run = Callable[[RunConfig], None]
 def test_table_holds_configuration_and_metrics(
     tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = sweep("demo", out=tmp_path, runner=fake_run)
+    path = sweep("demo", out=tmp_path, train=fake_run)
     assert path == tmp_path / "results.parquet"
     frame = pd.read_parquet(path)
     assert list(zip(frame["method"], frame["channel.snr_db"], strict=True)) == [
-        (arm, snr) for arm in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
+        (method, snr) for method in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
     ]
     first = frame.iloc[0]
     expected = {
@@ -45,7 +47,7 @@ def test_table_holds_configuration_and_metrics(
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1:3] == [
-        "method    SNR 0 dB    SNR 9 dB    SNR 18 dB",
+        "method      SNR 0 dB    SNR 9 dB   SNR 18 dB",
         "fedcl     70.0 ± 5.0  79.0 ± 5.0  88.0 ± 5.0",
     ]
     assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
@@ -54,15 +56,19 @@ def test_table_holds_configuration_and_metrics(
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep("demo", out=tmp_path, runner=fake_run, overrides={"channel.snr_db": 9.0})
-    before = pd.read_parquet(tmp_path / "results.parquet")
+    def run(config: RunConfig) -> None:
+        if config.channel.snr_db != 9.0:
+            raise RunError("no")
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^6 of 9 runs failed"):
+        sweep("demo", out=tmp_path, train=run)
     capsys.readouterr()
-    sweep("demo", out=tmp_path, runner=fake_run)
+    sweep("demo", out=tmp_path, train=fake_run)
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert len(list(tmp_path.glob("*/ran.txt"))) == 9
     assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
-    after = pd.read_parquet(tmp_path / "results.parquet")
-    assert set(before["hash"]) < set(after["hash"])
+    assert set(read_table(tmp_path)["status"]) == {"done"}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -75,7 +81,7 @@ def test_failed_run_is_a_row_and_others_finish(
         fake_run(config)
 
     with pytest.raises(RunError, match=r"^1 of 9 runs failed: see .*results.parquet; "):
-        sweep("demo", out=tmp_path, jobs=jobs, runner=run)
+        sweep("demo", out=tmp_path, jobs=jobs, train=run)
     frame = read_table(tmp_path)
     failed = frame[frame["status"] == "failed"]
     assert len(frame) == 9 and len(failed) == 1
@@ -87,10 +93,10 @@ def test_failed_run_is_a_row_and_others_finish(
     line = next(line for line in captured.err.splitlines() if "FAILED" in line)
     said = f"FAILED fedproto, shots, awgn 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3"
     assert line.endswith(said)
-    assert "fedproto  60.0 ± 5.0  failed      78.0 ± 5.0" in captured.out
+    assert "fedproto  60.0 ± 5.0      failed  78.0 ± 5.0" in captured.out
     assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
 
-    sweep("demo", out=tmp_path, jobs=jobs, runner=fake_run)  # the failed run is tried again, and only that one
+    sweep("demo", out=tmp_path, jobs=jobs, train=fake_run)  # the failed run is tried again, and only that one
     assert set(read_table(tmp_path)["status"]) == {"done"}
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert not list(tmp_path.glob("*/error.txt"))
@@ -103,7 +109,7 @@ def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_r
         fake_run(config)
 
     with pytest.raises(RunError, match="^1 of 9 runs failed"):
-        sweep("demo", out=tmp_path, jobs=2, runner=run)
+        sweep("demo", out=tmp_path, jobs=2, train=run)
     frame = read_table(tmp_path)
     failed = frame[frame["status"] == "failed"]
     assert failed[["method", "channel.snr_db"]].values.tolist() == [["fedavg", 0.0]]
@@ -113,10 +119,10 @@ def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_r
 def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
     def run(config: RunConfig) -> None:
         text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
-        (Path(str(config.out)) / "summary.json").write_text(json.dumps({"process": text}))
+        write_atomically(Path(str(config.out)) / "summary.json", json.dumps({"process": text}))
 
     runs = plan(experiment("demo"), "smoke", tmp_path, {"channel.snr_db": 0.0})
-    assert carry_out(runs, jobs=2, backend="loky", runner=run) == {}
+    assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1"' in text and f'"{os.getpid()} ' not in text for text in texts)
 
@@ -132,14 +138,14 @@ def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
         fake_run(config)
 
     with pytest.raises(KeyboardInterrupt):
-        sweep("demo", out=tmp_path, runner=run)
+        sweep("demo", out=tmp_path, train=run)
     assert len(list(tmp_path.glob("*/summary.json"))) == 2
-    sweep("demo", out=tmp_path, runner=fake_run)
+    sweep("demo", out=tmp_path, train=fake_run)
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert len(read_table(tmp_path)) == 9
 
 
-def test_runner_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
+def test_training_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
     def run(config: RunConfig) -> None:
         if config.channel.snr_db == 0.0:
             (Path(str(config.out)) / "summary.json").write_text("{")
@@ -147,7 +153,7 @@ def test_runner_without_summary_and_unreadable_summary_are_failures(tmp_path: Pa
             fake_run(config)
 
     with pytest.raises(RunError, match="^2 of 3 runs failed"):
-        sweep("demo", out=tmp_path, runner=run, overrides={"method": "fedcl"})
+        sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"})
     errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
     assert "not a summary" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
 
@@ -162,7 +168,7 @@ def test_wrong_configuration_stops_before_any_run(
 
     monkeypatch.setattr("semcom.resolve", refuse)
     with pytest.raises(ConfigError, match="^partition.ways: 11"):
-        sweep("demo", out=tmp_path / "r", runner=fake_run)
+        sweep("demo", out=tmp_path / "r", train=fake_run)
     assert not (tmp_path / "r").exists()
 
 
@@ -177,7 +183,7 @@ def test_wrong_configuration_stops_before_any_run(
 )
 def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        sweep("demo", out=tmp_path / "r", runner=fake_run, **options)
+        sweep("demo", out=tmp_path / "r", train=fake_run, **options)
     assert not (tmp_path / "r").exists()
 
 
@@ -187,7 +193,7 @@ def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pyt
     with pytest.raises(
         ConfigError, match=r"^backend: 'ray' is not installed; pip install 'semcom\[ray\]', or use loky$"
     ):
-        sweep("demo", out=tmp_path, backend="ray", runner=fake_run)
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run)
 
 
 def test_longest_runs_come_first(tmp_path: Path) -> None:
@@ -225,5 +231,5 @@ def test_data_that_cannot_be_had_stops_before_any_run(
 ) -> None:
     monkeypatch.setattr("experiments.sweep.check_data", check_data)  # the real one
     with pytest.raises(ConfigError, match=message):
-        sweep("demo", out=tmp_path / "r", runner=fake_run, overrides=overrides)
+        sweep("demo", out=tmp_path / "r", train=fake_run, overrides=overrides)
     assert not (tmp_path / "r").exists()

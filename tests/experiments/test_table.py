@@ -25,9 +25,9 @@ def test_one_seed_shows_the_spread_over_clients() -> None:
     cells = aggregate(frame(("b", 9.0, 0.5, 0.1), ("b", -3.0, 0.25, 0.125), ("a", 9.0, 0.75, 0.05)), AXIS)
     assert text_table(cells, AXIS).splitlines() == [
         "Accuracy in %, mean over clients ± standard deviation over clients",
-        "method  SNR -3 dB    SNR 9 dB",
+        "method    SNR -3 dB     SNR 9 dB",
         "b       25.0 ± 12.5  50.0 ± 10.0",
-        "a                    75.0 ± 5.0",
+        "a                     75.0 ± 5.0",
     ]
     assert cells["std_over_seeds"].isna().all()
 

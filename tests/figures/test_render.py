@@ -33,7 +33,7 @@ def test_csv_equals_the_stored_numbers(stored: Stored, tmp_path: Path) -> None:
     with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     frame = read_table(stored())
-    assert [line["method"] for line in lines] == [arm for arm in ("fedcl", "fedproto", "fedavg") for _ in range(3)]
+    assert [line["method"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
     for column, source in ((SNR, SNR), ("accuracy", "accuracy"), ("std_over_clients", "accuracy_std")):
         assert [float(line[column]) for line in lines] == frame[source].tolist()  # to the last bit
     assert {(line["std_over_seeds"], line["seeds"]) for line in lines} == {("", "1")}
@@ -75,8 +75,8 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
     assert labels == ["FedCL", "FedProto", "FedAvg"]
     assert percent == "50"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
-    for container, arm in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
-        line = cells[cells["method"] == arm]
+    for container, method in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
+        line = cells[cells["method"] == method]
         np.testing.assert_array_equal(container[0].get_xydata(), line[["channel.snr_db", "accuracy"]])
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
         # seeds 0 and 1 differ by 1/50: their deviation with n - 1 is 0.02 / sqrt(2), up and down
@@ -111,7 +111,7 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         assert text in page
 
 
-def test_failed_arm_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
+def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
     page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
     assert "3 of 9 runs failed and are missing." in page and "| fedavg | failed | failed | failed |" in page
     assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["method"]) == {"fedcl", "fedproto"}
