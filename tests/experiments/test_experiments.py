@@ -101,3 +101,14 @@ def test_default_scale_is_the_cheapest() -> None:
     assert experiment("letter-fig2b").scale() == "smoke"
     two = Experiment("x", "", "", ("fedcl",), {"paper": Grid(RunConfig(), {}), "small": Grid(RunConfig(), {})})
     assert two.scale() == "small"
+
+
+def test_scales_of_other_names_come_after_the_known_ones() -> None:
+    grid = Grid(RunConfig(), {})
+    found = Experiment("x", "", "", ("fedcl",), {"mine": grid, "small": grid, "a": grid})
+    assert found.offered() == ["small", "mine", "a"] and found.scale() == "small" and found.scale("a") == "a"
+    with pytest.raises(ConfigError, match=r"^scale: x has no scale 'b'; it has small, mine, a$"):
+        found.scale("b")
+    assert Experiment("x", "", "", ("fedcl",), {"mine": grid, "a": grid}).scale() == "mine"
+    with pytest.raises(ConfigError, match=r"^scales: x has none; "):
+        Experiment("x", "", "", ("fedcl",)).scale()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from experiments.base import Experiment, Grid, set_fields
 from experiments.cost import work
 from experiments.parallel import carry_out
-from experiments.registry import experiment
+from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import read_table
 from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.files import write_atomically
+from semcom.runs.resolve import resolve
 
 Run = Callable[[RunConfig], None]
 
@@ -233,3 +237,126 @@ def test_data_that_cannot_be_had_stops_before_any_run(
     with pytest.raises(ConfigError, match=message):
         sweep("demo", out=tmp_path / "r", train=fake_run, overrides=overrides)
     assert not (tmp_path / "r").exists()
+
+
+def mixed(name: str = "mixed", **fields: object) -> Experiment:
+    """An experiment over the SNR, registered for one test."""
+    base = experiment("demo").scales["smoke"].base
+    grid = Grid(base, {"channel.snr_db": (9.0,), "seed": (0,)})
+    plain = {"name": name, "title": "", "paper": "none", "methods": ("fedavg",), "scales": {"smoke": grid}}
+    return Experiment(**(plain | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[Experiment], None]:
+    """Adds an experiment until the test ends."""
+    return lambda entry: monkeypatch.setitem(EXPERIMENTS._added, entry.name, entry)
+
+
+HELD = "semcom sweep demo --scale smoke"
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "overrides"),
+    [
+        ("letter-fig2b", "smoke", {}),
+        ("demo", "own", {}),
+        ("demo", "smoke", {"train.rounds": 5}),
+        ("demo", "smoke", {"channel.snr_db": 9.0}),
+    ],
+)
+def test_a_folder_belongs_to_one_sweep(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, name: str, scale: str, overrides: dict[str, object]
+) -> None:
+    demo = experiment("demo")
+    own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
+    monkeypatch.setattr("experiments.demo.DEMO", own)
+    sweep("demo", out=tmp_path, train=fake_run)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    with pytest.raises(ConfigError) as error:
+        sweep(name, scale=scale, out=tmp_path, overrides=overrides, train=never)
+    assert str(error.value) == f"out: {tmp_path} holds another sweep ({HELD}); give another folder"
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    sweep("demo", out=tmp_path, train=never, overrides={"device": "cpu"})  # the same sweep: nothing is left to do
+
+
+def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: Run) -> None:
+    def stop(config: RunConfig) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("demo", out=tmp_path, train=stop)
+    with pytest.raises(ConfigError, match="holds another sweep"):
+        sweep("letter-fig2b", out=tmp_path, train=fake_run)
+
+
+def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -> None:
+    overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
+    sweep("demo", out=tmp_path, train=fake_run, overrides=overrides)
+    sweep("demo", out=tmp_path, train=fake_run, overrides=dict(reversed(overrides.items())))
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("results.parquet", "", "holds results.parquet without a sweep.json; give another folder$"),
+        ("sweep.json", "{", "sweep.json does not name a sweep; give another folder$"),
+        ("sweep.json", "[1]", "sweep.json does not name a sweep; give another folder$"),
+    ],
+)
+def test_a_strange_folder_is_refused(tmp_path: Path, fake_run: Run, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path, train=fake_run)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == text
+
+
+def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
+    (tmp_path / "r").write_text("mine")
+    with pytest.raises(ConfigError, match=r"^out: .*r is a file; give a folder$"):
+        sweep("demo", out=tmp_path / "r", train=fake_run)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"methods": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
+        ({"axis": "channel"}, "^axis: 'channel' is no column of the table"),
+        ({"vary": {"partition.ways": (2, 3)}}, "^partition.ways: the table of mixed has channel.snr_db alone"),
+        ({"scales": {}}, r"^scales: mixed has none; declare one, such as scales=\{'smoke': Grid\(...\)\}$"),
+    ],
+)
+def test_a_wrong_experiment_is_refused_before_training(
+    tmp_path: Path,
+    register: Callable[[Experiment], None],
+    monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr("semcom.resolve", resolve)  # the real one
+    grid = mixed().scales["smoke"]
+    changed = Grid(set_fields(grid.base, fields.pop("base", {})), {**grid.vary, **fields.pop("vary", {})})
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    register(mixed(**{"scales": {"smoke": changed}} | fields))
+    with pytest.raises(ConfigError, match=message):
+        sweep("mixed", out=tmp_path / "r", train=never)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_scale_may_have_any_name(
+    tmp_path: Path, fake_run: Run, register: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    register(mixed(scales={"mine": mixed().scales["smoke"]}))
+    path = sweep("mixed", train=fake_run)
+    assert path == Path("results/mixed-mine/results.parquet")
+    assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]
