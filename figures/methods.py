@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.table import aggregate
+from experiments.table import aggregate, over_seeds
 from figures.base import Drawing
 from figures.style import LABELS, line_styles
 
@@ -51,10 +51,13 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 def caption(cells: pd.DataFrame) -> str:
     """Return a text that tells what the marks and bars are."""
     seeds = int(cells["seeds"].max())
-    runs = "one seed" if seeds == 1 else f"{seeds} seeds"
+    if over_seeds(cells):
+        spread = f"{seeds} seeds; bars are the standard deviation over clients, the table's ± is that over seeds"
+    else:
+        spread = "one seed; bars, and the table's ±, are the standard deviation over clients"
     return (
-        f"Test accuracy of each method's first view, mean over clients, {runs}; bars, and the table's ±, are the "
-        "standard deviation over clients. Methods are sorted by the mean of both partitions."
+        f"Test accuracy of each method's first view, mean over clients, {spread}. "
+        "Methods are sorted by the mean of both partitions."
     )
 
 

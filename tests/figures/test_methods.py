@@ -42,4 +42,5 @@ def test_marks_and_bars_show_the_numbers() -> None:
         ends = np.array([bar[:, 0] for bar in bars.get_segments()])
         np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 0.2)
     assert [text.get_text() for text in axes.get_yticklabels()] == ["FedAvg", "Local", "FedPer"]
-    assert "2 seeds" in caption(cells) and "one seed" in caption(numbers(frame()))
+    assert "2 seeds; bars are the standard deviation over clients, the table's ± is that over seeds." in caption(cells)
+    assert "one seed; bars, and the table's ±, are the standard deviation over clients." in caption(numbers(frame()))

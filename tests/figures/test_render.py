@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import os
 import subprocess
 import sys
@@ -157,10 +158,27 @@ def test_unknown_figure_lists_the_known() -> None:
         render("fig9")
 
 
-def test_every_experiment_names_a_figure_of_its_own() -> None:
-    for name in EXPERIMENTS.names():
-        figure = EXPERIMENTS.get(name).figure
-        assert figure is None or FIGURES.get(figure).experiment == name
+def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
+    """Four values of a field that the figure does not show: it would be one point with four seeds."""
+    folder = stored(seeds=(0, 1, 2, 3))
+    frame = read_table(folder)
+    frame["partition.ways"] = frame["seed"] % 2 + 2
+    frame.to_parquet(folder / "results.parquet")
+    message = r"^partition.ways: 2 and 3 for fedcl at channel.snr_db 0 would be averaged as seeds; give one value"
+    with pytest.raises(ConfigError, match=message):
+        render("letter-fig2b", results=folder, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    letter = EXPERIMENTS.get("letter-fig2b")
+    own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
+    monkeypatch.setattr("experiments.letter_fig2b.LETTER_FIG2B", own)
+    folder = stored(scale="mine")
+    (tmp_path / "results").mkdir()
+    folder.rename(tmp_path / "results" / "letter-fig2b-mine")
+    assert render("letter-fig2b")[0] == Path("figures/rendered/mine/letter-fig2b.pdf")
 
 
 def test_lines_differ_in_greyscale_marker_and_style() -> None:
