@@ -32,7 +32,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Outline:
-    """What one scale of an experiment comes to."""
+    """The size of one scale of an experiment."""
 
     runs: int
     """Number of runs."""
@@ -63,7 +63,7 @@ class Experiment:
     figure: str | None = None
     """The figure (of `figures.registry`) that is rendered after a sweep."""
     train: Train | None = None
-    """What carries out a run (None: `semcom.run`)."""
+    """Function that carries out a run (None: `semcom.run`)."""
 
     def offered(self) -> list[str]:
         """Return the names of the scales: those of `SCALES`, the cheapest first, then others as they are declared.

@@ -36,7 +36,7 @@ class Measured:
     name: str
     """As of a `Drawing`."""
     title: str
-    """What it is, in one line."""
+    """One line: what is shown."""
     numbers: Callable[[], pd.DataFrame]
     """Measures what is drawn and what the CSV holds, nothing else."""
     draw: Callable[[Axes, pd.DataFrame], None]

@@ -227,6 +227,7 @@ def test_command_leaves_out_what_holds_for_one_machine() -> None:
     [
         ({"partition.ways": 11}, "^partition.ways: 11"),
         ({"partition.shots": 100}, "^partition.shots: "),
+        ({"new_clients": 20}, "^partition.shots: 40 clients"),
         ({"data.name": "nowhere.npz"}, "nowhere.npz"),
     ],
 )
