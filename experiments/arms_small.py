@@ -1,8 +1,8 @@
-"""Every arm under one protocol: the FedCoSR network on small clients with skewed labels, no channel, equal budgets.
+"""Every method under one protocol: the FedCoSR network on small clients with skewed labels, no channel, equal budgets.
 
 The network, the rate, the batch size and the two partitions are FedCoSR's and FedCRL's. The clients have about 300
-training images each, as many as 20 of them can have in an afternoon on two cores, and 30 rounds. Every arm passes its
-clients' images once per round through the encoder in training; phases that train a head alone come on top.
+training images each, as many as 20 of them can have in an afternoon on two cores, and 30 rounds. Every method passes
+its clients' images once per round through the encoder in training; phases that train a head alone come on top.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfi
 
 
 def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
-    """Both partitions of a part of a dataset over 20 clients."""
+    """Return both partitions of a part of a dataset over 20 clients."""
     base = RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(classes=2, beta=0.1, fraction=fraction),
@@ -26,9 +26,9 @@ def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
 
 ARMS_SMALL = Experiment(
     name="arms-small",
-    title="All arms on small clients with skewed labels, without a channel",
+    title="All methods on small clients with skewed labels, without a channel",
     paper="none (the protocol of FedCoSR, Table II, in small)",
-    arms=(
+    methods=(
         *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto", "pfedme", "perfedavg"),
         *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
         *("fedcrl", "fedcosr", "repper", "fedcl"),
@@ -37,4 +37,4 @@ ARMS_SMALL = Experiment(
     axis="partition.kind",
     figure="arms-small",
 )
-"""All 23 arms."""
+"""All 23 methods."""

@@ -1,4 +1,4 @@
-"""What an experiment is: arms, and one grid of runs per scale."""
+"""An experiment: the methods that it compares, and one grid of runs per scale."""
 
 from __future__ import annotations
 
@@ -8,25 +8,45 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import semcom
+from experiments.cost import samples
 from semcom.config import ConfigError, RunConfig, to_dict
 
 SCALES = ("smoke", "small", "paper")
-"""The cheapest first: digits in seconds; real images, two cores, an hour or two; the paper's own numbers."""
+"""The scales of this project's experiments, the cheapest first: digits in seconds; real images, two cores, an hour or
+two; the paper's own numbers. An experiment may have others."""
+
+Train = Callable[[RunConfig], object]
+"""Function that carries out one run and leaves summary.json in the `out` of its configuration."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The runs of one scale: `base` for every arm and every combination of the values in `vary`."""
+    """The runs of one scale: `base` for every method and every combination of the values in `vary`."""
 
     base: RunConfig
-    """What all runs share."""
+    """Configuration that all runs share."""
     vary: Mapping[str, tuple[Any, ...]]
     """Dotted field (`channel.snr_db`, `seed`, `hyper.lam`) -> the values that it takes."""
 
 
 @dataclass(frozen=True)
+class Outline:
+    """The size of one scale of an experiment."""
+
+    runs: int
+    """Number of runs."""
+    methods: tuple[str, ...]
+    """Methods, in the order of the table."""
+    axes: Mapping[str, tuple[Any, ...]]
+    """Varied field, `seed` among them -> the values that it takes."""
+    samples: float | None
+    """Training samples that pass through the encoder in all runs together, see `experiments.cost`; None: not known."""
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """A named comparison of arms; the plain declaration is all that a new experiment needs."""
+    """A named comparison of methods; the plain declaration is all that a new experiment needs."""
 
     name: str
     """Its name on the command line and in `experiments.registry`."""
@@ -34,20 +54,34 @@ class Experiment:
     """One line: what is compared."""
     paper: str
     """The paper item that it reproduces, or "none"."""
-    arms: tuple[str, ...]
+    methods: tuple[str, ...]
     """Methods, in the order of tables and legends."""
     scales: Mapping[str, Grid] = field(default_factory=dict)
-    """The grid of each scale that is offered."""
+    """Name of a scale (one of `SCALES`, or any other) -> its grid."""
     axis: str = "channel.snr_db"
     """The varied field that makes the columns of the table and the abscissa of the figure."""
     figure: str | None = None
     """The figure (of `figures.registry`) that is rendered after a sweep."""
-    runner: Callable[[RunConfig], object] | None = None
-    """What carries out a run and leaves summary.json in its `out` (None: `experiments.parallel.train`)."""
+    train: Train | None = None
+    """Function that carries out a run (None: `semcom.run`)."""
+
+    def offered(self) -> list[str]:
+        """Return the names of the scales: those of `SCALES`, the cheapest first, then others as they are declared.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if not self.scales:
+            raise ConfigError(f"scales: {self.name} has none; declare one, such as scales={{'smoke': Grid(...)}}")
+        return [*(name for name in SCALES if name in self.scales), *(n for n in self.scales if n not in SCALES)]
 
     def scale(self, name: str | None = None) -> str:
-        """`name` if it is offered (ConfigError otherwise); None: the cheapest scale offered."""
-        offered = [scale for scale in SCALES if scale in self.scales]
+        """Return `name` if it is a scale of this experiment; for None the first one of `offered`.
+
+        Raises:
+            ConfigError: the experiment has no such scale, or none at all.
+        """
+        offered = self.offered()
         if name is None:
             return offered[0]
         if name not in offered:
@@ -55,7 +89,7 @@ class Experiment:
         return name
 
     def grid(self, scale: str, overrides: Mapping[str, Any] | None = None) -> list[RunConfig]:
-        """The runs, arm by arm, then in the order of the varied values.
+        """Return the runs, method by method, then in the order of the varied values.
 
         Args:
             scale: one of the experiment's scales.
@@ -63,28 +97,43 @@ class Experiment:
                 the values that it takes; any other field is set in all runs.
 
         Raises:
-            ConfigError: a scale, arm or field that does not exist.
+            ConfigError: a scale, method or field that does not exist, or several values of a field that the table of
+                the experiment does not show.
         """
         chosen, overrides = self.scales[self.scale(scale)], dict(overrides or {})
-        axes = {"method": self.arms, **chosen.vary}
+        axes = {"method": self.methods, **chosen.vary}
         axes |= {name: _several(overrides.pop(name)) for name in axes if name in overrides}
-        unknown = [arm for arm in axes["method"] if arm not in self.arms]
+        unknown = [method for method in axes["method"] if method not in self.methods]
         if unknown:
-            raise ConfigError(f"method: {self.name} has no arm {unknown[0]!r}; its arms are {', '.join(self.arms)}")
+            known = ", ".join(self.methods)
+            raise ConfigError(f"method: {self.name} has no method {unknown[0]!r}; its methods are {known}")
         mixed = [n for n, values in axes.items() if n not in ("method", "seed", self.axis) and len(values) > 1]
         if mixed:
             raise ConfigError(f"{mixed[0]}: the table of {self.name} has {self.axis} alone as its axis; give one value")
         base = set_fields(chosen.base, overrides)
         return [set_fields(base, dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
 
+    def outline(self, scale: str | None = None) -> Outline:
+        """Return the number of runs of a scale (None: the first one), its methods, its axes and its cost.
+
+        Nothing is loaded: the cost follows from the sizes of the known datasets.
+
+        Raises:
+            ConfigError: the experiment has no such scale, or a configuration of it is wrong.
+        """
+        chosen = self.scale(scale)
+        costs = [samples(semcom.resolve(config)) for config in self.grid(chosen)]
+        known = [cost for cost in costs if cost is not None]
+        total = sum(known) if len(known) == len(costs) else None
+        return Outline(len(costs), self.methods, dict(self.scales[chosen].vary), total)
+
 
 def _several(value: Any) -> tuple[Any, ...]:
-    """One value or several, as a tuple."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
 def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """A copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `seed`) replaced.
+    """Return a copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `seed`) replaced.
 
     Raises:
         ConfigError: names a field that does not exist. (What `hyper` may hold is checked by `semcom.resolve`.)
@@ -100,7 +149,7 @@ def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 
 
 def _replace(part: Any, name: str, value: Any, full: str) -> Any:
-    """`dataclasses.replace` whose error is one line that says what exists."""
+    """Return `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
     known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
     if name not in known:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The first thing to run: the three arms of the FedCL letter on digits, in about a minute, without network."""
+"""The first thing to run: the methods of the FedCL letter's Fig. 2(b) on digits, in about a minute, without network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEMO = Experiment(
     name="demo",
     title="Accuracy against SNR on digits, trained and tested at each SNR",
     paper="none (a small relative of the FedCL letter's Fig. 2(b))",
-    arms=("fedcl", "fedproto", "fedavg"),
+    methods=("fedcl", "fedproto", "fedavg"),
     scales={
         "smoke": Grid(
             RunConfig(

@@ -26,7 +26,7 @@ Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 
 
 def image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
-    """Every codec, with its headers sent and known, at every SNR and number of uses.
+    """Return what becomes of images with every codec, its headers sent and known, at every SNR and number of uses.
 
     Args:
         result: of a run over the link `ideal`.
@@ -52,7 +52,7 @@ class Point:
     uses: int
 
     def measure(self, result: Result) -> dict[str, float]:
-        """All clients' test images: accuracy (mean over clients), part of images lost, bytes of those that fitted."""
+        """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted."""
         federation, chain = result.federation, self._chain()
         accuracies, parts = [], []
         for client in range(result.config.clients):
@@ -69,7 +69,7 @@ class Point:
         return {"accuracy": float(np.mean(accuracies)), **_bytes(parts)}
 
     def _chain(self) -> ImageChain | None:
-        """The chain, with the fastest scheme for the SNR; None where none carries an image's checksum."""
+        """Return the chain with the fastest scheme for the SNR; None where none carries an image's checksum."""
         scheme = choose(self.snr_db, self.uses)
         if scheme is None:
             return None
@@ -77,7 +77,7 @@ class Point:
 
 
 def _bytes(parts: Sequence[Received]) -> dict[str, float]:
-    """The part of the images that was lost, and mean bytes of payload and header of those that fitted (0: none did)."""
+    """Return the part of images that was lost, and mean bytes of payload and header of the others (0: no others)."""
     if not parts:
         return {"lost": 1.0, "payload": 0.0, "headers": 0.0}
     lost, payload, headers = (torch.cat([getattr(p, n) for p in parts]) for n in ("lost", "payload", "headers"))

@@ -11,7 +11,7 @@ from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig,
 
 
 def _base(data: str, shots: int, rounds: int) -> RunConfig:
-    """What the three scales share."""
+    """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(kind="shots", ways=3, shots=shots),
@@ -25,7 +25,7 @@ LETTER_FIG2B = Experiment(
     name="letter-fig2b",
     title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
     paper="FedCL letter, Fig. 2(b)",
-    arms=("fedcl", "fedproto", "fedavg"),
+    methods=("fedcl", "fedproto", "fedavg"),
     scales={
         "smoke": Grid(_base("digits", 15, 4), {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)}),
         "small": Grid(_base("cifar10", 100, 60), {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)}),
@@ -36,4 +36,4 @@ LETTER_FIG2B = Experiment(
     },
     figure="letter-fig2b",
 )
-"""Arms fedcl, fedproto and fedavg."""
+"""The methods fedcl, fedproto and fedavg."""

@@ -1,4 +1,4 @@
-"""What has become of each run of a sweep: one line on stderr for each that ends, and a bar on a terminal."""
+"""The progress of a sweep: one line on stderr for each run that ends, and a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from experiments import results
 from semcom.config import RunConfig, RunError, run_hash
-
-ERROR = "error.txt"
-"""What a failed run leaves in its folder: one line, then the traceback."""
+from semcom.files import ERROR, SUMMARY
+from semcom.runs.folder import read_summary
 
 
 def run_folder(config: RunConfig) -> Path:
-    """Where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
+    """Return where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
     assert config.out is not None
     return Path(config.out)
 
 
 def is_finished(config: RunConfig) -> bool:
-    """Whether a run has left its summary."""
-    return (run_folder(config) / "summary.json").is_file()
+    """Return whether a run has left its summary."""
+    return (run_folder(config) / SUMMARY).is_file()
 
 
 def describe(config: RunConfig) -> str:
-    """What tells one run of a sweep from the others: method, partition, channel, seed, hash."""
+    """Return what tells one run of a sweep from the others: method, partition, channel, seed, hash."""
     channel = f"{config.channel.kind} {config.channel.snr_db} dB"
     return f"{config.method}, {config.partition.kind}, {channel}, seed {config.seed}, {run_hash(config)}"
 
 
-class Progress:
+class SweepProgress:
     """Follows runs by what they leave in their folders; a context manager that closes its bar.
 
     Args:
@@ -52,18 +50,18 @@ class Progress:
         if before:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SweepProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
 
     def waiting(self) -> list[RunConfig]:
-        """The runs that have left neither a summary nor an error."""
+        """Return the runs that have left neither a summary nor an error."""
         return list(self._waiting.values())
 
     def look(self) -> None:
-        """Reports the runs that ended since the last look; called from joblib's threads too."""
+        """Report the runs that ended since the last look; joblib's threads call this too."""
         with self._lock:
             for config in self.waiting():
                 if is_finished(config):
@@ -72,32 +70,32 @@ class Progress:
                     self.fail(config, text)
 
     def fail(self, config: RunConfig, error: str) -> None:
-        """Reports and remembers a run as failed, unless it has ended already."""
+        """Report and remember a run as failed, unless it has ended already."""
         if run_hash(config) in self._waiting:
             self.errors[run_hash(config)] = error
             self._report(config, f"FAILED {describe(config)}: {error}")
 
     def _done(self, config: RunConfig) -> None:
-        """Reports a finished run with its accuracy."""
+        """Report a finished run with its accuracy."""
         try:
-            found = results.summary(run_folder(config)) or {}
+            found = read_summary(run_folder(config)) or {}
         except RunError as error:
             return self.fail(config, str(error))
         accuracy = f", accuracy {100 * found['accuracy']:.1f} %" if "accuracy" in found else ""
         return self._report(config, describe(config) + accuracy)
 
     def _report(self, config: RunConfig, text: str) -> None:
-        """A line with the number of runs that ended and the time since the sweep began."""
+        """Print a line with the number of runs that ended and the time since the sweep began."""
         del self._waiting[run_hash(config)]
         self._bar.update()
         self._say(f"[{self._total - len(self._waiting)}/{self._total}, {time.monotonic() - self._start:.0f} s] {text}")
 
     def _say(self, text: str) -> None:
-        """A line on stderr that does not break the bar."""
+        """Print a line on stderr that does not break the bar."""
         self._bar.write(text, file=sys.stderr)
 
 
 def _error(config: RunConfig) -> str | None:
-    """The first line of what a failed run left; None where there is nothing."""
+    """Return the first line of what a failed run left; None where there is nothing."""
     path = run_folder(config) / ERROR
     return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None

@@ -19,5 +19,9 @@ EXPERIMENTS: Registry[Experiment] = Registry(
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment called `name`; ConfigError lists the known ones."""
+    """Return the experiment called `name`.
+
+    Raises:
+        ConfigError: there is none; the known ones are listed.
+    """
     return find(EXPERIMENTS, name)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
-from semcom.files import write_atomically
-
-TABLE = "results.parquet"
-"""Name of a sweep's table inside its folder."""
+from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
+from semcom.files import TABLE, write_atomically
 
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
@@ -24,7 +21,7 @@ FIRST = ("experiment", "scale", "command", "status", "error", "hash", "method", 
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
+    """Return nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -34,21 +31,10 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def summary(folder: Path) -> dict[str, Any] | None:
-    """The stored summary of a finished run; None where there is none. RunError if it cannot be read."""
-    path = folder / "summary.json"
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(f"{path}: not a summary ({error})") from None
-
-
 def row(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
-    """One row: `origin` (experiment, scale, command), the resolved configuration, and the summary of a finished run.
+    """Return one row: `origin` (experiment, scale, command), the configuration, and the summary of a finished run.
 
     Args:
         config: the resolved configuration.
@@ -62,36 +48,52 @@ def row(
 
 
 def _plain(value: Any) -> Any:
-    """A configuration value that fits into one column: several values become a comma list."""
+    """Return a configuration value that fits into one column: several values become a comma list."""
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The rows as one frame, `FIRST` in front; a column that mixes text and numbers becomes text."""
+    """Return the rows as one frame, `FIRST` in front; a column that mixes text and numbers becomes text."""
     names = [*FIRST, *(name for name in _names(rows) if name not in FIRST)]
     return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Every column name once, in the order of its first appearance."""
+    """Yield every column name once, in the order of its first appearance."""
     return iter(dict.fromkeys(name for r in rows for name in r))
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Values of one column; Parquet stores one type per column."""
+    """Return the values of one column, as text where some are; Parquet stores one type per column."""
     texts = [isinstance(v, str) for v in values if v is not None]
     return [v if v is None else str(v) for v in values] if any(texts) and not all(texts) else values
 
 
+def configuration(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of a table that say what a run is: fields of its configuration that are in its hash."""
+    fields = {field.name: field for field in dataclasses.fields(RunConfig)}
+    sections = {"hyper", *(name for name, field in fields.items() if dataclasses.is_dataclass(field.default_factory))}
+
+    def counts(column: str) -> bool:
+        section, _, rest = column.partition(".")
+        return section in (sections if rest else fields) and column not in NOT_IDENTITY
+
+    return [column for column in frame if counts(column)]
+
+
 def write_table(frame: pd.DataFrame, path: Path) -> Path:
-    """Writes the table (Parquet), all of it or nothing."""
+    """Write the table (Parquet), all of it or nothing, and return `path`."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return write_atomically(path, buffer.getvalue())
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The table of a sweep, from its folder or its file. ConfigError if there is none or it is no such table."""
+    """Return the table of a sweep, from its folder or its file.
+
+    Raises:
+        ConfigError: there is none, or it is no such table.
+    """
     path = path / TABLE if path.is_dir() else path
     try:
         frame = pd.read_parquet(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,27 +12,35 @@ import pandas as pd
 
 import semcom
 from experiments import results, table
-from experiments.base import Experiment, set_fields
-from experiments.parallel import Runner, carry_out, check_workers, train
+from experiments.base import Experiment, Train, set_fields
+from experiments.cost import all_clients, work
+from experiments.parallel import carry_out, check_workers
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
-from semcom.config import NOT_IDENTITY, ConfigError, Resolved, RunConfig, RunError, run_hash
-from semcom.files import write_atomically
+from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
+from semcom.files import REPORT, SWEEP, TABLE, write_atomically
+from semcom.runs.folder import read_summary
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
-    """Loads and divides the data of unfinished runs once: what is missing or too little shows before any run starts.
+    """Load and divide the data of unfinished runs once: what is missing or too little shows before any run starts.
 
-    A dataset that has to be downloaded is so by one process. Raises ConfigError.
+    A dataset that has to be downloaded is so by one process.
+
+    Raises:
+        ConfigError: data cannot be had, or a partition of them.
     """
     from semcom.data.load import load
     from semcom.data.partitions import partition
 
-    needed = {(c.data, c.partition, c.clients, c.seed) for c in configs if not is_finished(c)}
-    for data in {key[0] for key in needed}:
-        dataset = load(data)
-        for _, split, clients, seed in (key for key in needed if key[0] == data):
-            partition(dataset, split, clients, seed)
+    needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
+    for c in configs:
+        if not is_finished(c):
+            needed.setdefault(repr(c.data), {})[repr((c.partition, all_clients(c), c.seed))] = c
+    for same_data in needed.values():
+        dataset = load(next(iter(same_data.values())).data)
+        for c in same_data.values():
+            partition(dataset, c.partition, all_clients(c), c.seed)
 
 
 def sweep(
@@ -42,46 +51,76 @@ def sweep(
     backend: str = "loky",
     out: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
-    runner: Runner | None = None,
+    train: Train | None = None,
 ) -> Path:
-    """Runs an experiment's grid and writes its table; runs that are finished already are not run again.
+    """Carry out an experiment's grid and write its table; runs that are finished already are not run again.
 
     Each run has its own folder, `out`/<hash of its resolved configuration>. Progress goes to stderr; the table of
-    accuracies is printed and stored beside results.parquet as results.md.
+    accuracies is printed and stored beside results.parquet as results.md. A folder belongs to one sweep, which
+    sweep.json names: to one experiment with its scale and overrides.
 
     Args:
         name: an experiment of `experiments.registry`.
-        scale: smoke, small or paper (None: the cheapest that the experiment has).
+        scale: one of the experiment's scales (None: the first one, see `Experiment.offered`).
         jobs: runs at a time, each on one thread. With 1 they run in this process.
         backend: loky (this machine) or ray.
         out: folder of the results (None: results/<name>-<scale>).
         overrides: dotted field -> value, see `Experiment.grid`.
-        runner: what trains one configuration (None: the experiment's own, or `experiments.parallel.train`).
+        train: function that carries out one run (None: the experiment's own, or `semcom.run`).
 
     Returns:
         The path of results.parquet.
 
     Raises:
-        ConfigError: the request is wrong; nothing has run.
+        ConfigError: the request is wrong, or the folder is another sweep's; nothing has run.
         RunError: a run failed. The others have finished and the table is written, with the failed run in it.
     """
     chosen = experiment(name)
     scale, overrides = chosen.scale(scale), overrides or {}
     folder = Path(out) if out is not None else Path("results") / f"{name}-{scale}"
+    origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     check_workers(jobs, backend)
+    check_folder(folder, origin)
     runs = plan(chosen, scale, folder, overrides)
     check_data(runs.values())
-    errors = carry_out(runs, jobs=jobs, backend=backend, runner=runner or chosen.runner or train)
-    origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
+    write_atomically(folder / SWEEP, json.dumps(origin, indent=2) + "\n")
+    errors = carry_out(runs, jobs=jobs, backend=backend, train=train or chosen.train or semcom.run)
     rows = [_row(config, origin, errors.get(key)) for key, config in runs.items()]
     return _store(chosen, results.table(rows), folder)
 
 
-def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, Any]) -> dict[str, RunConfig]:
-    """Hash -> resolved configuration with its folder in `out`; the longest runs first.
+def check_folder(folder: Path, origin: Mapping[str, str]) -> None:
+    """Check that a folder may hold the results of a sweep: there is none, or it is this sweep's already.
+
+    Args:
+        folder: the folder.
+        origin: experiment, scale and command of the sweep.
 
     Raises:
-        ConfigError: a configuration is wrong, or two are the same.
+        ConfigError: it is a file, or holds another sweep's results.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"out: {folder} is a file; give a folder")
+    path = folder / SWEEP
+    if not path.exists():
+        if (folder / TABLE).exists():
+            raise ConfigError(f"out: {folder} holds {TABLE} without a {SWEEP}; give another folder")
+        return
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        same, its_command = held == origin, held["command"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"out: {path} does not name a sweep; give another folder") from None
+    if not same:
+        raise ConfigError(f"out: {folder} holds another sweep ({its_command}); give another folder")
+
+
+def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, Any]) -> dict[str, RunConfig]:
+    """Return hash -> resolved configuration with its folder in `out`; the longest runs first.
+
+    Raises:
+        ConfigError: a configuration is wrong, two are the same, or two would be averaged as seeds of one run though
+            they differ in another field.
     """
     resolved = [semcom.resolve(config) for config in chosen.grid(scale, overrides)]
     runs: dict[str, RunConfig] = {}
@@ -90,27 +129,16 @@ def plan(chosen: Experiment, scale: str, folder: Path, overrides: Mapping[str, A
         if key in runs:
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {describe(config)}")
         runs[key] = set_fields(config, {"out": str((folder / key).absolute())})
+    table.check_seeds_alone(results.table([results.row(config, {}, None, None) for config in resolved]), chosen.axis)
     return runs
 
 
-def work(config: Resolved) -> float:
-    """How long a run takes compared with others of its grid: about the samples that it trains on, times a constant."""
-    split, schedule = config.partition, config.train
-    if schedule.local_steps is not None:
-        visited = float(schedule.local_steps * schedule.batch_size)
-    else:
-        epochs = schedule.local_epochs or 1
-        mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
-        visited = mean * (split.ways * (split.shots or 1) if split.kind == "shots" else 1)
-    return schedule.rounds * visited * config.clients * schedule.participation
-
-
 def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:
-    """The shell command that repeats a sweep, without what holds for one machine only (folders, device, chunk).
+    """Return the shell command that repeats a sweep, without what holds for one machine only (folders, device, chunk).
 
     Fields that `semcom sweep` has no flag for make it a call of `sweep` in Python.
     """
-    fields = {key: value for key, value in overrides.items() if key not in NOT_IDENTITY}
+    fields = {key: overrides[key] for key in sorted(overrides) if key not in NOT_IDENTITY}
     if set(fields) <= {"plugins"}:
         plugins = (word for plugin in fields.get("plugins", ()) for word in ("--plugin", plugin))
         return shlex.join(["semcom", "sweep", name, "--scale", scale, *plugins])
@@ -119,19 +147,20 @@ def command(name: str, scale: str, overrides: Mapping[str, Any]) -> str:
 
 
 def _row(config: RunConfig, origin: Mapping[str, str], error: str | None) -> dict[str, Any]:
-    """A run's row of the table; a summary that cannot be read is a failure too."""
+    """Return a run's row of the table; a summary that cannot be read is a failure too."""
     try:
-        return results.row(config, origin, None if error else results.summary(run_folder(config)), error)
+        return results.row(config, origin, None if error else read_summary(run_folder(config)), error)
     except RunError as unreadable:
         return results.row(config, origin, None, str(unreadable))
 
 
 def _store(chosen: Experiment, frame: pd.DataFrame, folder: Path) -> Path:
-    """Writes results.parquet and results.md and prints the table; RunError if a run failed."""
-    frame = frame.sort_values("method", key=lambda arms: arms.map(chosen.arms.index), kind="stable", ignore_index=True)
-    path = results.write_table(frame, folder / results.TABLE)
+    """Write results.parquet and results.md and print the table; RunError if a run failed."""
+    order = chosen.methods.index
+    frame = frame.sort_values("method", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    path = results.write_table(frame, folder / TABLE)
     cells = table.aggregate(frame, chosen.axis)
-    write_atomically(folder / "results.md", table.markdown_table(cells, chosen.axis) + "\n")
+    write_atomically(folder / REPORT, table.markdown_table(cells, chosen.axis) + "\n")
     print(table.text_table(cells, chosen.axis))
     failed = (frame["status"] == "failed").sum()
     if failed:

@@ -1,94 +1,144 @@
-"""Accuracy of every arm against the varied field: the numbers behind a figure, as plain text and as Markdown."""
+"""Accuracy of every method against the varied field: the numbers behind a figure, as plain text and as Markdown.
+
+One place averages runs: it takes those that differ in nothing but the seed, and refuses others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
+
+from experiments.results import configuration
+from semcom.config import ConfigError
 
 UNITS = {"channel.snr_db": ("SNR", " dB")}
 """Varied field -> its name and the unit after its values; any other is shown by its own name."""
 
 
-def aggregate(frame: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """One row per arm and value of `axis`, over the seeds that finished.
+def aggregate(frame: pd.DataFrame, axis: str, lines: str = "method") -> pd.DataFrame:
+    """Return one row per line and value of `axis`, over the seeds that finished.
 
     Args:
         frame: the table of a sweep (`experiments.results`).
-        axis: name of the varied field.
+        axis: the column that varies along a line.
+        lines: the column that tells the lines apart.
 
     Returns:
-        Columns: method, `axis`, accuracy (fraction of 1, mean over seeds), std_over_seeds (n - 1; NaN for one seed),
-        std_over_clients (mean over seeds), seeds (finished), failed (runs). Arms keep their order; values ascend.
+        Columns: `lines`, `axis`, accuracy (fraction of 1, mean over seeds), std_over_seeds (n - 1; NaN for one seed),
+        std_over_clients (mean over seeds), seeds (finished), failed (runs). Lines keep their order; values ascend.
+
+    Raises:
+        ConfigError: as `check_seeds_alone`.
     """
+    check_seeds_alone(frame, axis, lines)
     rows = []
-    for (method, value), cell in frame.groupby(["method", axis], sort=False):
+    for (line, value), cell in frame.groupby([lines, axis], sort=False, dropna=False):
         done = cell[cell["status"] == "done"]
         metrics = done.reindex(columns=["accuracy", "accuracy_std"]).astype(float)
         mean = metrics.mean()
         spread = metrics["accuracy"].std(ddof=1)
         failed = len(cell) - len(done)
-        rows.append((method, value, mean["accuracy"], spread, mean["accuracy_std"], len(done), failed))
-    names = ["method", axis, "accuracy", "std_over_seeds", "std_over_clients", "seeds", "failed"]
-    return _sorted(pd.DataFrame(rows, columns=names), axis)
+        rows.append((line, value, mean["accuracy"], spread, mean["accuracy_std"], len(done), failed))
+    names = [lines, axis, "accuracy", "std_over_seeds", "std_over_clients", "seeds", "failed"]
+    return _sorted(pd.DataFrame(rows, columns=names), axis, lines)
 
 
-def _sorted(cells: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Arms in their order of appearance, values ascending (as numbers where they are numbers)."""
-    order = {name: i for i, name in enumerate(cells["method"].unique())}
+def check_seeds_alone(frame: pd.DataFrame, axis: str, lines: str = "method") -> None:
+    """Check that runs of one line and value of `axis` differ in their seeds alone, each of which occurs once.
+
+    Args:
+        frame: the table of a sweep, or its configurations alone.
+        axis: as of `aggregate`.
+        lines: as of `aggregate`.
+
+    Raises:
+        ConfigError: there is no such axis, or runs differ in another field (the error names it and its values), or have
+            the same seed.
+    """
+    if axis not in frame:
+        raise ConfigError(f"axis: {axis!r} is no column of the table; give a field of the runs, such as channel.snr_db")
+    hidden = [name for name in configuration(frame) if name not in (lines, axis, "seed")]
+    hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
+    for (line, value), cell in frame.groupby([lines, axis], sort=False, dropna=False):
+        where = f"for {line} at {axis} {_label(value)}"
+        for name in hidden:
+            found = cell[name].drop_duplicates()
+            if len(found) > 1:
+                shown = " and ".join(map(_label, found))
+                raise ConfigError(f"{name}: {shown} {where} would be averaged as seeds; give one value of it")
+        if "seed" in cell and cell["seed"].duplicated().any():
+            seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
+            raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
+
+
+def _sorted(cells: pd.DataFrame, axis: str, lines: str) -> pd.DataFrame:
+    """Return the cells with lines in their order of appearance, values ascending (as numbers where they are such)."""
+    order = {name: i for i, name in enumerate(cells[lines].unique())}
     values = pd.to_numeric(cells[axis], errors="coerce")
-    keys = pd.DataFrame({"arm": cells["method"].map(order), "value": values}, index=cells.index)
-    return cells.loc[keys.sort_values(["arm", "value"], kind="stable").index].reset_index(drop=True)
+    keys = pd.DataFrame({"line": cells[lines].map(order), "value": values}, index=cells.index)
+    return cells.loc[keys.sort_values(["line", "value"], kind="stable").index].reset_index(drop=True)
 
 
 def over_seeds(cells: pd.DataFrame) -> bool:
-    """Whether the spread shown is that over seeds (somewhere two or more finished) or that over clients."""
+    """Return whether the spread shown is that over seeds (somewhere two or more finished) or that over clients."""
     return bool((cells["seeds"] > 1).any())
 
 
 def heading(cells: pd.DataFrame) -> str:
-    """What the numbers of the table are, in one line."""
+    """Return one line that tells what the numbers of the table are."""
     spread = "seeds" if over_seeds(cells) else "clients"
     return f"Accuracy in %, mean over clients ± standard deviation over {spread}"
 
 
 def text_table(cells: pd.DataFrame, axis: str) -> str:
-    """The aggregated cells as aligned text: a row per arm, a column per value of `axis`."""
-    lines = _grid(cells, axis)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    body = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([heading(cells), *body])
+    """Return the aggregated cells as aligned text: a row per method, a column per value of `axis`."""
+    texts = _grid(cells, axis)
+    return f"{heading(cells)}\n{texts.to_string(col_space=[len(head) + 1 for head in texts])}"
 
 
 def markdown_table(cells: pd.DataFrame, axis: str) -> str:
-    """The same as a Markdown table with its heading."""
-    head, *body = (f"| {' | '.join(line)} |" for line in _grid(cells, axis))
-    rule = "| --- |" + " ---: |" * (len(_grid(cells, axis)[0]) - 1)
-    return "\n".join([f"{heading(cells)}.", "", head, rule, *body])
+    """Return the same as a Markdown table with its heading."""
+    texts = _grid(cells, axis).rename_axis(index="method", columns=None)
+    return f"{heading(cells)}.\n\n{markdown(texts.reset_index())}"
 
 
-def _grid(cells: pd.DataFrame, axis: str) -> list[list[str]]:
-    """The table's cells as text, the head line first."""
+def markdown(texts: pd.DataFrame) -> str:
+    """Return a table of texts as Markdown: the first column to the left, the others to the right.
+
+    Cells are not padded, unlike those of `DataFrame.to_markdown`: pages are kept in git, where one longer name would
+    otherwise change every line.
+    """
+    rule = ["---", *["---:"] * (texts.shape[1] - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (texts.columns, rule, *texts.itertuples(index=False)))
+
+
+def _grid(cells: pd.DataFrame, axis: str) -> pd.DataFrame:
+    """Return the cells as texts: a row per method, a column per value."""
     name, unit = UNITS.get(axis, (axis, ""))
-    keyed = {(r["method"], r[axis]): _cell(r, over_seeds(cells)) for _, r in cells.iterrows()}
-    methods, values = list(cells["method"].unique()), _ascending(cells[axis])
-    head = ["method", *(f"{name} {_number(v)}{unit}" for v in values)]
-    return [head, *([m, *(keyed.get((m, v), "") for v in values)] for m in methods)]
+    values = cells[axis].drop_duplicates().sort_values(key=_as_number, kind="stable")
+    seeds = over_seeds(cells)
+    texts = [_cell(cell, seeds) for _, cell in cells.iterrows()]
+    labels = cells[axis].map(_label, na_action=None)
+    wide = pd.DataFrame({"method": cells["method"], "value": labels, "text": texts})
+    wide = wide.pivot(index="method", columns="value", values="text").fillna("")
+    wide = wide.loc[cells["method"].unique(), [_label(value) for value in values]]
+    wide.columns = pd.Index([f"{name} {label}{unit}" for label in wide.columns], name="method")
+    return wide.rename_axis(index=None)
 
 
-def _ascending(column: pd.Series) -> Sequence[object]:
-    """The distinct values of a column; numbers ascend, texts keep their order."""
-    values = column.drop_duplicates()
-    return list(values.sort_values(key=lambda v: pd.to_numeric(v, errors="coerce"), kind="stable"))
+def _as_number(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column, errors="coerce")
 
 
-def _number(value: object) -> str:
-    """A value of the axis, without needless decimals."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _label(value: object) -> str:
+    """Return a value of a field as text, without needless decimals; None for an empty one."""
+    if pd.isna(value):
+        return "None"
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else str(value)
 
 
 def _cell(cell: pd.Series, seeds: bool) -> str:
-    """Mean ± spread in percent; says how many runs failed."""
+    """Return mean ± spread in percent, and how many runs failed."""
     if not cell["seeds"]:
         return "failed"
     spread = cell["std_over_seeds"] if seeds else cell["std_over_clients"]

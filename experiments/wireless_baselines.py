@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 
+import semcom
 from experiments.base import Experiment, Grid, set_fields
-from experiments.parallel import one_thread
 from experiments.progress import run_folder
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.files import write_atomically
+from semcom.files import SUMMARY, write_atomically
 
 SNRS = (0.0, 9.0, 18.0)
 """Of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
@@ -22,24 +22,25 @@ USES = tuple(2**i for i in range(5, 13))
 
 
 def train_and_send(config: RunConfig) -> None:
-    """`experiments.parallel.train`; a run without a channel then sends its test images through the image chain.
+    """Train; a run without a channel then sends its test images through the image chain.
 
     What that gives is `images` in the summary. The training lies in a folder of its own: there is a summary only when
     both are done.
     """
     from experiments.image_curve import image_curves
-    from semcom.runs.runner import run
+    from semcom.engine.host.ranks import alone
 
     folder = run_folder(config)
-    with one_thread():
-        result = run(set_fields(config, {"out": str(folder / "training")}))
-        images = image_curves(result, SNRS, USES) if config.channel.kind == "ideal" else None
-    summary = result.summary if images is None else {**result.summary, "images": images}
-    write_atomically(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
+    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
+    summary = result.summary
+    if config.channel.kind == "ideal":
+        with alone():
+            summary = {**summary, "images": image_curves(result, SNRS, USES)}
+    write_atomically(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
 
 
 def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
-    """What the scales share."""
+    """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(kind="shots", ways=3, shots=shots, test_per_class=test),
@@ -55,13 +56,13 @@ WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",
     title="Semantic features, digital features and compressed images at equal channel uses",
     paper="none",
-    arms=("fedcl",),
+    methods=("fedcl",),
     scales={
         "smoke": Grid(_base("digits", 15, 10, 4), KINDS),
         "small": Grid(_base("cifar10", 100, 50, 60), KINDS),
     },
     axis="channel.kind",
     figure="wireless-baselines",
-    runner=train_and_send,
+    train=train_and_send,
 )
 """FedCL over three channels, and the image chain."""

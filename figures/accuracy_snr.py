@@ -1,4 +1,4 @@
-"""Accuracy against SNR, one line per arm: Fig. 2(b) of the FedCL letter and the demo."""
+"""Accuracy against SNR, one line per method: Fig. 2(b) of the FedCL letter and the demo."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SNR = "channel.snr_db"
 
 
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Per arm and SNR (dB): accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
+    """Return per method and SNR (dB): accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
     cells = aggregate(frame, SNR).astype({SNR: float})
     return cells[cells["seeds"] > 0].reset_index(drop=True)
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """One line per arm; error bars only where several seeds give them."""
-    arms = list(cells["method"].unique())
-    for arm, style in zip(arms, line_styles(len(arms)), strict=True):
-        line = cells[cells["method"] == arm]
+    """Draw one line per method; error bars only where several seeds give them."""
+    methods = list(cells["method"].unique())
+    for method, style in zip(methods, line_styles(len(methods)), strict=True):
+        line = cells[cells["method"] == method]
         spread = line["std_over_seeds"] if over_seeds(cells) else None
-        axes.errorbar(line[SNR], line["accuracy"], yerr=spread, label=LABELS.get(arm, arm), **style)
+        axes.errorbar(line[SNR], line["accuracy"], yerr=spread, label=LABELS.get(method, method), **style)
     axes.set_xticks(sorted(cells[SNR].unique()))
     axes.set_xlabel("SNR (dB)")
     axes.set_ylabel("Accuracy (%)")
@@ -34,7 +34,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """What the lines and their error bars are."""
+    """Return a text that tells what the lines and their error bars are."""
     if over_seeds(cells):
         bars = f"Error bars: standard deviation over {cells['seeds'].max()} seeds."
     else:
@@ -43,8 +43,8 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def accuracy_snr(name: str) -> Drawing:
-    """This drawing for the experiment of the same name."""
-    return Drawing(name=name, experiment=name, numbers=numbers, draw=draw, caption=caption)
+    """Return this drawing for the experiment of the same name."""
+    return Drawing(name=name, experiment=name, axis=SNR, numbers=numbers, draw=draw, caption=caption)
 
 
 DEMO = accuracy_snr("demo")

@@ -1,4 +1,4 @@
-"""What a figure is: numbers, taken from a sweep's table or measured on the spot, a way to draw them, and a caption."""
+"""A figure: numbers, taken from a sweep's table or measured on the spot, a way to draw them, and a caption."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Drawing:
     """Its name on the command line, and that of its files."""
     experiment: str
     """The experiment whose results it shows."""
+    axis: str
+    """The varied field that it shows; runs that differ in any other are no seeds of one point."""
     numbers: Callable[[pd.DataFrame], pd.DataFrame]
     """From the table of a sweep to the plotted numbers: what is drawn and what the CSV holds, nothing else."""
     draw: Callable[[Axes, pd.DataFrame], None]
@@ -34,7 +36,7 @@ class Measured:
     name: str
     """As of a `Drawing`."""
     title: str
-    """What it is, in one line."""
+    """One line: what is shown."""
     numbers: Callable[[], pd.DataFrame]
     """Measures what is drawn and what the CSV holds, nothing else."""
     draw: Callable[[Axes, pd.DataFrame], None]

@@ -5,63 +5,59 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from experiments.table import aggregate
 from figures.base import Drawing
 from figures.style import line_styles
 
 FEATURES = {"ideal": "No channel", "awgn": "Features, analog", "digital": "Features, digital"}
-"""Link -> what its line is called."""
+"""Link -> name of its line."""
 CHAINS = {
     "webp-sent": "WebP",
     "webp-free": "WebP without header",
     "jpeg-sent": "JPEG",
     "jpeg-free": "JPEG without header",
 }
-"""Image chain -> what its line is called."""
-MEASURES = ("accuracy", "lost", "payload", "headers")
+"""Image chain -> name of its line."""
+KIND, SNR = "channel.kind", "channel.snr_db"
+MEASURES = ("lost", "payload", "headers")
+"""Further columns of the image chains."""
 
 
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Per scheme and number of channel uses, at the SNR of training.
+    """Return a row per scheme and number of channel uses, at the SNR of training.
 
     Columns: scheme, snr_db, uses, accuracy (fraction of 1, mean over seeds), std_over_seeds, seeds, and of images lost
     (fraction of 1), payload and headers (mean bytes of those that fitted).
     """
-    done = frame[frame["status"] == "done"]
-    rows = [
-        (FEATURES[kind], float(runs["channel.snr_db"].iloc[0]), int(runs["model.features"].iloc[0]) // 2, runs)
-        for kind, runs in done.groupby("channel.kind", sort=False)
-    ]
-    cells = [_cell(scheme, snr, uses, runs["accuracy"]) for scheme, snr, uses, runs in rows]
-    return pd.DataFrame([*cells, *_chains(done)])
+    runs = frame.assign(
+        scheme=frame[KIND].map(lambda kind: FEATURES.get(kind, kind)), uses=frame["model.features"] // 2
+    )
+    return pd.concat([_cells(runs), *_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
 
 
-def _chains(done: pd.DataFrame) -> list[dict[str, object]]:
-    """The cells of the image chains."""
-    sent = done[done["channel.kind"] == "ideal"]
-    cells = []
+def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the cells of the image chains from the runs without a channel, scheme by scheme."""
+    found = []
     for column in [c for c in sent if c.startswith("images.") and c.endswith(".accuracy")]:
         _, chain, snr, uses, _ = column.split(".")
-        if float(snr) == float(sent["channel.snr_db"].iloc[0]):
-            point = column.removesuffix("accuracy")
-            others = {name: float(sent[point + name].mean()) for name in MEASURES[1:]}
-            cells.append(_cell(CHAINS[chain], float(snr), int(uses), sent[column]) | others)
-    return sorted(cells, key=lambda cell: (list(CHAINS.values()).index(str(cell["scheme"])), cell["uses"]))
+        if float(snr) == float(sent[SNR].iloc[0]):
+            point = sent.assign(scheme=CHAINS[chain], uses=int(uses), accuracy=sent[column])
+            means = {name: float(sent[f"images.{chain}.{snr}.{uses}.{name}"].mean()) for name in MEASURES}
+            found.append((list(CHAINS).index(chain), int(uses), _cells(point).assign(**means)))
+    return [cells for _, _, cells in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _cell(scheme: str, snr_db: float, uses: int, accuracies: pd.Series) -> dict[str, object]:
-    """One point over its seeds."""
-    return {
-        "scheme": scheme,
-        "snr_db": snr_db,
-        "uses": uses,
-        "accuracy": float(accuracies.mean()),
-        "std_over_seeds": float(accuracies.std(ddof=1)),
-        "seeds": len(accuracies),
-    }
+def _cells(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the points of schemes over their seeds; those that no run finished are missing."""
+    cells = aggregate(runs, "uses", lines="scheme")
+    cells = cells[cells["seeds"] > 0].astype({"accuracy": float, "uses": int})
+    snr_db = runs.drop_duplicates("scheme").set_index("scheme")[SNR].astype(float)
+    cells.insert(1, "snr_db", cells["scheme"].map(snr_db))
+    return cells.drop(columns=["std_over_clients", "failed"])
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """A line per image chain; a point for features, with a thin line at its level; without a channel only the level."""
+    """Draw a line per image chain, a point with a thin line at its level for features, the level without a channel."""
     schemes = list(cells["scheme"].unique())
     for scheme, style in zip(schemes, line_styles(len(schemes)), strict=True):
         line = cells[cells["scheme"] == scheme]
@@ -83,7 +79,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """What the points and lines are."""
+    """Return a text that tells what the points and lines are."""
     seeds = int(cells["seeds"].max())
     bars = f"Error bars: standard deviation over {seeds} seeds." if seeds > 1 else "One seed, so no error bars."
     snr_db, uses = cells[["snr_db", "uses"]].iloc[0]
@@ -95,5 +91,5 @@ def caption(cells: pd.DataFrame) -> str:
     )
 
 
-WIRELESS_BASELINES = Drawing("wireless-baselines", "wireless-baselines", numbers, draw, caption)
+WIRELESS_BASELINES = Drawing("wireless-baselines", "wireless-baselines", KIND, numbers, draw, caption)
 """The figure of the experiment of the same name."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.axes import Axes
 
-ARMS = (("QPSK", 2, "awgn"), ("16-QAM", 4, "awgn"), ("QPSK", 2, "rayleigh"), ("16-QAM", 4, "rayleigh"))
+CURVES = (("QPSK", 2, "awgn"), ("16-QAM", 4, "awgn"), ("QPSK", 2, "rayleigh"), ("16-QAM", 4, "rayleigh"))
 """Name, bits per symbol, link."""
 LINKS = {"awgn": "AWGN", "rayleigh": "Rayleigh"}
 LARGEST_DB = 30.0
@@ -29,9 +29,9 @@ BLOCK = 100_000
 
 
 def numbers() -> pd.DataFrame:
-    """Rows per modulation, link and SNR (Es/N0, dB): theory, and where it is measured the 95% interval [low, high]."""
+    """Return a row per modulation, link and SNR (Es/N0, dB): theory, and the 95% interval [low, high] if measured."""
     rows = []
-    for name, bits, kind in ARMS:
+    for name, bits, kind in CURVES:
         for snr_db in np.arange(0.0, LARGEST_DB + 0.25, 0.25):
             expected = float(theory.bit_error_rate(bits, snr_db, kind == "rayleigh"))
             found: dict[str, float] = {}
@@ -42,7 +42,7 @@ def numbers() -> pd.DataFrame:
 
 
 def _measure(kind: str, bits: int, snr_db: float, expected: float) -> dict[str, float]:
-    """One point, from as many symbols as give `WRONG` wrong bits; the symbol is the independent unit."""
+    """Measure one point, from as many symbols as give `WRONG` wrong bits; the symbol is the independent unit."""
     import torch
 
     from channels.check import Lab
@@ -56,10 +56,10 @@ def _measure(kind: str, bits: int, snr_db: float, expected: float) -> dict[str, 
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """A line and its points per modulation and link."""
-    for arm, (name, _, kind) in enumerate(ARMS):
+    """Draw a line and its points per modulation and link."""
+    for i, (name, _, kind) in enumerate(CURVES):
         line = cells[(cells["modulation"] == name) & (cells["link"] == kind)]
-        points(axes, line, "snr_db", f"{name}, {LINKS[kind]}", arm)
+        points(axes, line, "snr_db", f"{name}, {LINKS[kind]}", i)
     axes.set_yscale("log")
     axes.set_ylim(1e-5, 1)
     axes.set_xlim(-1, LARGEST_DB + 1)
@@ -69,7 +69,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """What lines, points and intervals are."""
+    """Return a text that tells what lines, points and intervals are."""
     return (
         "Uncoded bit error rate of Gray-mapped QPSK and 16-QAM through `make_link`, against Es/N0 per symbol. Lines: "
         "closed forms of `channels.theory`; points: measured with max-log decisions, over Rayleigh fading with one "
@@ -79,7 +79,7 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def table(cells: pd.DataFrame) -> pd.DataFrame:
-    """The measured points: theory, measured, and the deviation in standard errors."""
+    """Return the measured points: theory, measured, and the deviation in standard errors."""
     found = cells.dropna()
     deviation = (found["measured"] - found["theory"]) / ((found["high"] - found["low"]) / (2 * 1.96))
     columns = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SNR_DB = 10.0
-ARMS: tuple[tuple[str, str, dict[str, Any], float], ...] = (
+CURVES: tuple[tuple[str, str, dict[str, Any], float], ...] = (
     ("Rayleigh", "rayleigh", {}, 0.0),
     ("Rician, $K$ = 3 dB", "rician", {"k_factor_db": 3.0}, 10**0.3),
     ("Rician, $K$ = 9 dB", "rician", {"k_factor_db": 9.0}, 10**0.9),
@@ -28,7 +28,7 @@ LEAST, MOST = 1e-4, 0.999
 
 
 def numbers() -> pd.DataFrame:
-    """Rows per link and level (dB): the share of blocks received below it; measured with a 95% interval [low, high]."""
+    """Return a row per link and level (dB): the share of blocks received below it, with a 95% interval [low, high]."""
     import torch
 
     from channels.check import Lab
@@ -36,7 +36,7 @@ def numbers() -> pd.DataFrame:
 
     lab, levels = Lab(torch.device("cpu")), np.arange(LOWEST_DB, HIGHEST_DB + 0.25, 0.25)
     frames = []
-    for name, kind, options, k_factor in ARMS:
+    for name, kind, options, k_factor in CURVES:
         received, _ = received_snr(lab, kind, SNR_DB, BLOCKS, **options)
         received_db = np.sort(10 * np.log10(received.numpy()))
         expected = theory.power_cdf(10 ** ((levels - SNR_DB) / 10), k_factor)
@@ -50,9 +50,9 @@ def numbers() -> pd.DataFrame:
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """A line and its points per link."""
-    for arm, (name, *_) in enumerate(ARMS):
-        points(axes, cells[cells["link"] == name.replace("$", "")], "level_db", name, arm)
+    """Draw a line and its points per link."""
+    for i, (name, *_) in enumerate(CURVES):
+        points(axes, cells[cells["link"] == name.replace("$", "")], "level_db", name, i)
     axes.set_yscale("log")
     axes.set_ylim(LEAST, 1.6)
     axes.set_xlim(LOWEST_DB - 1, HIGHEST_DB)
@@ -62,7 +62,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """What lines, points and intervals are."""
+    """Return a text that tells what lines, points and intervals are."""
     return (
         f"Distribution of the SNR with which blocks of one fading coefficient are received at snr_db = {SNR_DB:g}: the "
         "probability that a block is below a level (outage). Lines: closed forms of `channels.theory`, exponential "
@@ -72,7 +72,7 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def table(cells: pd.DataFrame) -> pd.DataFrame:
-    """The measured points."""
+    """Return the measured points."""
     found = cells.dropna()
     columns = {
         "link": found["link"],

@@ -1,4 +1,4 @@
-"""What the figures of the channel share: a closed form as a line, measurements as points with their intervals."""
+"""The common look of the channel's figures: a closed form as a line, measurements as points with their intervals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, arm: int) -> None:
-    """Draws `theory` over column `x` and, where there is one, `measured` with [`low`, `high`], in an arm's style."""
-    style = line_styles(arm + 1)[arm]
+def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, index: int) -> None:
+    """Draw `theory` over column `x` and, where there is one, `measured` with [`low`, `high`], in line style `index`."""
+    style = line_styles(index + 1)[index]
     line = {name: style[name] for name in ("color", "linestyle")}
     mark = {"color": style["color"], "marker": style["marker"], "markerfacecolor": "none"}
     found = cells.dropna()
@@ -24,7 +24,7 @@ def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, arm: int) -> Non
 
 
 def legend(axes: Axes) -> None:
-    """A legend above the axes, since lines are everywhere inside, that says what lines and points are."""
+    """Put a legend above the axes, since lines are everywhere inside, that says what lines and points are."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.set_figheight(3.0)  # room for it
@@ -38,7 +38,7 @@ def legend(axes: Axes) -> None:
 
 
 def covered(cells: pd.DataFrame) -> str:
-    """How many of the intervals hold the closed form."""
+    """Return how many of the intervals hold the closed form, as text."""
     found = cells.dropna()
     holds = (found["low"] <= found["theory"]) & (found["theory"] <= found["high"])
     return f"{int(holds.sum())} of {len(found)} hold the closed form"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from experiments.registry import experiment
-from experiments.table import aggregate, markdown_table
+from experiments.table import aggregate, markdown, markdown_table
 from figures.base import Drawing, Measured
 from semcom.runs.folder import commit, versions
 
@@ -24,11 +24,13 @@ SETTING = {
     "train.optimizer": "optimiser",
     "train.lr": "rate",
 }
-"""Columns of the setting -> how the page calls them."""
+"""Columns of the setting -> their names on the page."""
+SHOTS = ("partition.ways", "partition.shots")
+"""Those of them that belong to the partition `shots` alone."""
 
 
 def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
-    """The page of a sweep's figure as Markdown.
+    """Return the page of a sweep's figure as Markdown.
 
     Args:
         chosen: the figure.
@@ -46,19 +48,19 @@ def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
 
 
 def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
-    """The page of a figure that measured its own `numbers`, as Markdown."""
+    """Return the page of a figure that measured its own `numbers`, as Markdown."""
     installed = ", ".join(f"{name} {version}" for name, version in versions().items())
     facts = [
         ("Versions", installed),
         ("Commit", commit() or "not known"),
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
-    table = _markdown(chosen.table(numbers))
+    table = markdown(chosen.table(numbers))
     return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, f"semcom figure {chosen.name}")
 
 
 def _page(name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], command: str) -> str:
-    """Heading, picture, caption, table, facts, command."""
+    """Return a page of heading, picture, caption, table, facts and command."""
     lines = [
         f"# {name}: {title}",
         "",
@@ -78,16 +80,10 @@ def _page(name: str, title: str, caption: str, table: str, facts: Sequence[tuple
     return "\n".join(lines)
 
 
-def _markdown(texts: pd.DataFrame) -> str:
-    """A table of texts: the first column to the left, the others to the right."""
-    head = [f"| {' | '.join(texts)} |", "| --- |" + " ---: |" * (texts.shape[1] - 1)]
-    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in texts.itertuples(index=False))])
-
-
 def _facts(chosen: Drawing, frame: pd.DataFrame, paper: str) -> list[tuple[str, str]]:
-    """Where the figure comes from: paper item, scale, setting, seeds, versions, commit."""
+    """Return where the figure comes from: paper item, scale, setting, seeds, versions, commit."""
     shots = (frame["partition.kind"] == "shots").all()
-    columns = {c: n for c, n in SETTING.items() if shots or c not in ("partition.ways", "partition.shots")}
+    columns = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
     versions = [f"{c.removeprefix('versions.')} {_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
     return [
         ("Paper item", paper),
@@ -101,5 +97,5 @@ def _facts(chosen: Drawing, frame: pd.DataFrame, paper: str) -> list[tuple[str, 
 
 
 def _distinct(column: pd.Series) -> str:
-    """The different values of a column, in their order."""
+    """Return the different values of a column, in their order."""
     return " / ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in column.dropna().unique()) or "not stored"

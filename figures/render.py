@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.base import SCALES
 from experiments.registry import experiment
 from figures.base import Drawing, Measured
 from figures.registry import drawing
 from semcom.config import ConfigError
-from semcom.files import write_atomically
+from semcom.files import TABLE, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,20 +19,21 @@ RENDERED = Path("figures") / "rendered"
 
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
-    """Draws a figure; nothing is trained.
+    """Draw a figure; nothing is trained.
 
     Args:
         name: a figure of `figures.registry`.
         results: folder of a sweep, or its results.parquet (None: results/<experiment>-<scale> with the largest scale
-            that is there). A figure that measures its own numbers takes none.
+            that is there, or the last one declared of scales with names of their own). A figure that measures its own
+            numbers takes none.
         out: folder of the files (None: figures/rendered/<scale>, or figures/rendered for one that measures itself).
 
     Returns:
         <name>.pdf, <name>.png (300 dpi), <name>.csv (the plotted numbers), <name>.md (table, caption, command).
 
     Raises:
-        ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, or none
-            that finished.
+        ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, none
+            that finished, or runs that differ in a field which the figure does not show.
     """
     from figures import page
 
@@ -54,26 +54,26 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
 
 
 def _largest_scale(name: str) -> Path:
-    """The default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
-    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(SCALES)]
+    """Return the default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
+    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(experiment(name).offered())]
     for folder in folders:
-        if (folder / "results.parquet").is_file():
+        if (folder / TABLE).is_file():
             return folder
     raise ConfigError(f"results: there are none in results/{name}-*; run first: {_sweep_command(name)}")
 
 
 def _sweep_command(name: str) -> str:
-    """The command that makes an experiment's results at its cheapest scale."""
+    """Return the command that makes an experiment's results at its cheapest scale."""
     return f"semcom sweep {name} --scale {experiment(name).scale()}"
 
 
 def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
-    """The table at `path`, which must be that of the figure's experiment."""
+    """Return the table at `path`, which must be that of the figure's experiment."""
     from experiments.results import read_table
 
-    if not path.exists() or (path.is_dir() and not (path / "results.parquet").is_file()):
+    if not path.exists() or (path.is_dir() and not (path / TABLE).is_file()):
         command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(path))}"
-        raise ConfigError(f"results: {path} has no results.parquet; run first: {command}")
+        raise ConfigError(f"results: {path} has no {TABLE}; run first: {command}")
     frame = read_table(path)
     found = ", ".join(frame["experiment"].unique())
     if found != chosen.experiment:
@@ -82,7 +82,7 @@ def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
 
 
 def _write(chosen: Drawing | Measured, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
-    """Draws the numbers and writes the four files, the page's text among them, each all or nothing."""
+    """Draw the numbers and write the four files, the page's text among them, each all or nothing."""
     from matplotlib.figure import Figure
 
     from figures import style

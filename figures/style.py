@@ -42,14 +42,14 @@ LABELS = {
 
 @contextmanager
 def ieee() -> Iterator[None]:
-    """matplotlib's defaults with `ieee.mplstyle`, whatever the user's own settings; they come back at the end."""
+    """Use matplotlib's defaults with `ieee.mplstyle`, whatever the user's own settings; they come back at the end."""
     with resources.as_file(resources.files("figures") / "ieee.mplstyle") as path, mpl.rc_context():
         matplotlib.style.use(["default", str(path)])
         yield
 
 
 def line_styles(count: int) -> list[dict[str, Any]]:
-    """The first `count` line styles (color, linestyle, marker), repeated when there are more lines than styles.
+    """Return the first `count` line styles (color, linestyle, marker), repeated when there are more lines than styles.
 
     Markers of every second line are hollow.
     """
@@ -59,7 +59,7 @@ def line_styles(count: int) -> list[dict[str, Any]]:
 
 
 def to_bytes(figure: Figure, kind: str) -> bytes:
-    """The figure as a file's content; the same figure gives the same bytes.
+    """Return the figure as a file's content; the same figure gives the same bytes.
 
     Args:
         figure: drawn under `ieee`.

@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a crash, never meets half of one."""
+"""Names of the files that runs and sweeps leave, and writing so that a reader, or a crash, never meets half a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
+"""Files of a run's folder."""
+ERROR = "error.txt"
+"""File that a failed run of a sweep leaves in its folder: one line, then the traceback."""
+SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
+"""Files of a sweep's folder: what is swept, a row per run, the accuracies as text."""
 
 
 def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO], object]) -> Path:

@@ -51,8 +51,9 @@ class Early:
 class SweepFlags:
     """Trains every run of an experiment's grid, prints its table and draws its figure."""
 
-    scale: Literal["smoke", "small", "paper"] | None = None
-    """smoke: digits, seconds; small: real images, two cores; paper: the paper's numbers (None: the cheapest)."""
+    scale: str | None = None
+    """A scale of the experiment, such as smoke (digits, seconds), small (real images, two cores), paper (the paper's
+    numbers) or one of its own (None: the first it has, in this order)."""
     jobs: int = 1
     """Runs that train at the same time, each in a process of its own."""
     backend: Literal["loky", "ray"] = "loky"

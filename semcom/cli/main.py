@@ -137,6 +137,7 @@ def sweep(words: list[str]) -> None:
     """`semcom sweep EXPERIMENT`."""
     from experiments.registry import EXPERIMENTS
     from experiments.sweep import sweep as carry_out
+    from figures.registry import drawing_of
     from semcom.cli import flags
 
     with _request():
@@ -144,13 +145,14 @@ def sweep(words: list[str]) -> None:
         name = _known("experiment", early, EXPERIMENTS)
         wanted = flags.parse(flags.SweepFlags, f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
         overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
+        drawing = drawing_of(EXPERIMENTS.get(name))
     with _logging(early.log_level):
         chosen = {field: value for field, value in overrides.items() if value is not None}
         table = carry_out(
             name, scale=wanted.scale, jobs=wanted.jobs, backend=wanted.backend, out=wanted.out, overrides=chosen
         )
         print(f"table: {table}")
-        _draw(EXPERIMENTS.get(name).figure, results=table, out=table.parent)
+        _draw(drawing.name if drawing else None, results=table, out=table.parent)
 
 
 def figure(words: list[str]) -> None:

@@ -15,9 +15,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash, to_dict
-from semcom.files import append, remove_leftovers, sync, write_atomically
+from semcom.files import CHECKPOINT, CONFIG, METRICS, SUMMARY, append, remove_leftovers, sync, write_atomically
 
-CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 LOCK = ".lock"
 
 
@@ -126,12 +125,8 @@ class Folder:
                     write_atomically(path, text)
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a finished run, or None. Raises RunError for a file that is none."""
-        path = self.path / SUMMARY
-        try:
-            return json.loads(path.read_text()) if path.exists() else None
-        except ValueError as error:
-            raise RunError(f"{path}: not a summary ({error})") from None
+        """Return what `read_summary` finds in this folder."""
+        return read_summary(self.path)
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """The metrics rows, up to a round or the first line that is none, such as one that was cut off in writing."""
@@ -161,6 +156,22 @@ class Folder:
         """Writes summary.json: the run is done."""
         with writing(SUMMARY):
             write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of the finished run in a folder; None where no run has finished.
+
+    Raises:
+        RunError: the file is no JSON object.
+    """
+    path = folder / SUMMARY
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    except ValueError as error:
+        raise RunError(f"{path}: not a summary ({error})") from None
+    if found is not None and not isinstance(found, dict):
+        raise RunError(f"{path}: not a summary (it holds no JSON object)")
+    return found
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:

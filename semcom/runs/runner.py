@@ -24,11 +24,12 @@ from semcom.engine.host.ranks import ALONE, Team, launched_rank, team
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View, predict
 from semcom.engine.world import World
+from semcom.files import CHECKPOINT
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint
 from semcom.runs.evaluation import evaluate, headlines, is_due
-from semcom.runs.folder import CHECKPOINT, Folder, WriteError, commit, versions, writing
+from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images
 from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve

@@ -160,7 +160,7 @@ BAD: list[tuple[str, str]] = [
     ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("sweep", "experiment: none is given; known are arms-small, demo"),
     ("sweep dmo", "experiment 'dmo' is unknown: did you mean 'demo'?"),
-    ("sweep demo --scale huge", "scale: 'huge' is not one of smoke, small, paper"),
+    ("sweep demo --scale huge", "scale: demo has no scale 'huge'; it has smoke"),
     ("sweep demo --scale paper", "scale: demo has no scale 'paper'; it has smoke"),
     ("sweep demo --jobs 0", "jobs: 0 is not a whole number of at least 1"),
     ("sweep demo --jobs two", "jobs: 'two' is not a whole number"),

@@ -1,27 +1,27 @@
-"""Stand-ins for training: a runner that writes a summary with a known accuracy in no time."""
+"""Stand-ins for training: a function that writes a summary with a known accuracy in no time."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from semcom.config import RunConfig, fill
+from semcom.config import Resolved, RunConfig, fill
+from semcom.files import write_atomically
 
 
 @pytest.fixture(autouse=True)
 def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolving without torch: the common defaults. No data is loaded."""
     monkeypatch.setattr("experiments.sweep.check_data", lambda configs: None)
-    monkeypatch.setattr("semcom.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {})))
+    monkeypatch.setattr("semcom.resolve", lambda config: Resolved(**{**vars(config), "train": fill(config.train, {})}))
 
 
 @pytest.fixture
 def fake_run() -> Callable[[RunConfig], None]:
-    """Its accuracy is a known function of arm, SNR and seed; nested, so that worker processes get its code."""
+    """Its accuracy is a known function of method, SNR and seed; nested, so that worker processes get its code."""
 
     def run(config: RunConfig) -> None:
         base = {"fedcl": 0.7, "fedproto": 0.6, "fedavg": 0.4}[config.method]
@@ -39,6 +39,6 @@ def fake_run() -> Callable[[RunConfig], None]:
             "commit": "abc1234",
         }
         (folder / "ran.txt").open("a").write("x")
-        (folder / "summary.json").write_text(json.dumps(summary))
+        write_atomically(folder / "summary.json", json.dumps(summary))  # as a run does: the sweep may look at any time
 
     return run

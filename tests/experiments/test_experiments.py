@@ -12,15 +12,15 @@ from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
 
-ARMS = ("fedcl", "fedproto", "fedavg")
+METHODS = ("fedcl", "fedproto", "fedavg")
 
 
 def grid_points(name: str, scale: str) -> list[tuple[str, float, int]]:
     return [(c.method, float(c.channel.snr_db), c.seed) for c in experiment(name).grid(scale)]
 
 
-def test_small_letter_grid_is_arms_times_three_snrs() -> None:
-    assert grid_points("letter-fig2b", "small") == list(itertools.product(ARMS, (0.0, 9.0, 18.0), (0,)))
+def test_small_letter_grid_is_methods_times_three_snrs() -> None:
+    assert grid_points("letter-fig2b", "small") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
     for config in experiment("letter-fig2b").grid("small"):
         assert (config.data.name, config.clients, config.channel.kind) == ("cifar10", 20, "awgn")
         assert (config.partition.kind, config.partition.ways, config.partition.shots) == ("shots", 3, 100)
@@ -36,13 +36,13 @@ def test_small_letter_grid_is_arms_times_three_snrs() -> None:
 
 def test_paper_letter_grid_has_nine_snrs_and_five_seeds() -> None:
     snrs = (-6.0, -3.0, 0.0, 3.0, 6.0, 9.0, 12.0, 15.0, 18.0)
-    assert grid_points("letter-fig2b", "paper") == list(itertools.product(ARMS, snrs, range(5)))
+    assert grid_points("letter-fig2b", "paper") == list(itertools.product(METHODS, snrs, range(5)))
     assert {c.train.rounds for c in experiment("letter-fig2b").grid("paper")} == {200}
 
 
 @pytest.mark.parametrize("name", ["demo", "letter-fig2b"])
 def test_smoke_grids_run_on_digits(name: str) -> None:
-    assert grid_points(name, "smoke") == list(itertools.product(ARMS, (0.0, 9.0, 18.0), (0,)))
+    assert grid_points(name, "smoke") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
     assert {(c.data.name, c.partition.shots, c.clients) for c in experiment(name).grid("smoke")} == {("digits", 15, 20)}
 
 
@@ -80,7 +80,7 @@ def test_set_fields_merges_hyperparameters() -> None:
         ({"train.round": 5}, r"^train.round: no such field; known are rounds, "),
         ({"trian.rounds": 5}, r"^trian.rounds: no such field; known are method, "),
         ({"seed.x": 5}, r"^seed.x: no such field"),
-        ({"method": "fedprox"}, r"^method: demo has no arm 'fedprox'; its arms are fedcl, fedproto, fedavg$"),
+        ({"method": "fedprox"}, r"^method: demo has no method 'fedprox'; its methods are fedcl, fedproto, fedavg$"),
     ],
 )
 def test_wrong_overrides_are_named(overrides: dict[str, object], message: str) -> None:
@@ -101,3 +101,14 @@ def test_default_scale_is_the_cheapest() -> None:
     assert experiment("letter-fig2b").scale() == "smoke"
     two = Experiment("x", "", "", ("fedcl",), {"paper": Grid(RunConfig(), {}), "small": Grid(RunConfig(), {})})
     assert two.scale() == "small"
+
+
+def test_scales_of_other_names_come_after_the_known_ones() -> None:
+    grid = Grid(RunConfig(), {})
+    found = Experiment("x", "", "", ("fedcl",), {"mine": grid, "small": grid, "a": grid})
+    assert found.offered() == ["small", "mine", "a"] and found.scale() == "small" and found.scale("a") == "a"
+    with pytest.raises(ConfigError, match=r"^scale: x has no scale 'b'; it has small, mine, a$"):
+        found.scale("b")
+    assert Experiment("x", "", "", ("fedcl",), {"mine": grid, "a": grid}).scale() == "mine"
+    with pytest.raises(ConfigError, match=r"^scales: x has none; "):
+        Experiment("x", "", "", ("fedcl",)).scale()

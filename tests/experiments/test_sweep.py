@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+import semcom
+from experiments.base import Experiment, Grid, set_fields
+from experiments.cost import work
 from experiments.parallel import carry_out
-from experiments.registry import experiment
+from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import read_table
-from experiments.sweep import check_data, command, plan, sweep, work
+from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+from semcom.files import write_atomically
+from semcom.runs.resolve import resolve
 
 Run = Callable[[RunConfig], None]
 
@@ -24,11 +31,11 @@ Run = Callable[[RunConfig], None]
 def test_table_holds_configuration_and_metrics(
     tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = sweep("demo", out=tmp_path, runner=fake_run)
+    path = sweep("demo", out=tmp_path, train=fake_run)
     assert path == tmp_path / "results.parquet"
     frame = pd.read_parquet(path)
     assert list(zip(frame["method"], frame["channel.snr_db"], strict=True)) == [
-        (arm, snr) for arm in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
+        (method, snr) for method in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
     ]
     first = frame.iloc[0]
     expected = {
@@ -45,7 +52,7 @@ def test_table_holds_configuration_and_metrics(
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
     captured = capsys.readouterr()
     assert captured.out.splitlines()[1:3] == [
-        "method    SNR 0 dB    SNR 9 dB    SNR 18 dB",
+        "method      SNR 0 dB    SNR 9 dB   SNR 18 dB",
         "fedcl     70.0 ± 5.0  79.0 ± 5.0  88.0 ± 5.0",
     ]
     assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
@@ -54,15 +61,19 @@ def test_table_holds_configuration_and_metrics(
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep("demo", out=tmp_path, runner=fake_run, overrides={"channel.snr_db": 9.0})
-    before = pd.read_parquet(tmp_path / "results.parquet")
+    def run(config: RunConfig) -> None:
+        if config.channel.snr_db != 9.0:
+            raise RunError("no")
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^6 of 9 runs failed"):
+        sweep("demo", out=tmp_path, train=run)
     capsys.readouterr()
-    sweep("demo", out=tmp_path, runner=fake_run)
+    sweep("demo", out=tmp_path, train=fake_run)
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert len(list(tmp_path.glob("*/ran.txt"))) == 9
     assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
-    after = pd.read_parquet(tmp_path / "results.parquet")
-    assert set(before["hash"]) < set(after["hash"])
+    assert set(read_table(tmp_path)["status"]) == {"done"}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -75,7 +86,7 @@ def test_failed_run_is_a_row_and_others_finish(
         fake_run(config)
 
     with pytest.raises(RunError, match=r"^1 of 9 runs failed: see .*results.parquet; "):
-        sweep("demo", out=tmp_path, jobs=jobs, runner=run)
+        sweep("demo", out=tmp_path, jobs=jobs, train=run)
     frame = read_table(tmp_path)
     failed = frame[frame["status"] == "failed"]
     assert len(frame) == 9 and len(failed) == 1
@@ -87,10 +98,10 @@ def test_failed_run_is_a_row_and_others_finish(
     line = next(line for line in captured.err.splitlines() if "FAILED" in line)
     said = f"FAILED fedproto, shots, awgn 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3"
     assert line.endswith(said)
-    assert "fedproto  60.0 ± 5.0  failed      78.0 ± 5.0" in captured.out
+    assert "fedproto  60.0 ± 5.0      failed  78.0 ± 5.0" in captured.out
     assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
 
-    sweep("demo", out=tmp_path, jobs=jobs, runner=fake_run)  # the failed run is tried again, and only that one
+    sweep("demo", out=tmp_path, jobs=jobs, train=fake_run)  # the failed run is tried again, and only that one
     assert set(read_table(tmp_path)["status"]) == {"done"}
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert not list(tmp_path.glob("*/error.txt"))
@@ -103,7 +114,7 @@ def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_r
         fake_run(config)
 
     with pytest.raises(RunError, match="^1 of 9 runs failed"):
-        sweep("demo", out=tmp_path, jobs=2, runner=run)
+        sweep("demo", out=tmp_path, jobs=2, train=run)
     frame = read_table(tmp_path)
     failed = frame[frame["status"] == "failed"]
     assert failed[["method", "channel.snr_db"]].values.tolist() == [["fedavg", 0.0]]
@@ -113,10 +124,10 @@ def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_r
 def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
     def run(config: RunConfig) -> None:
         text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
-        (Path(str(config.out)) / "summary.json").write_text(json.dumps({"process": text}))
+        write_atomically(Path(str(config.out)) / "summary.json", json.dumps({"process": text}))
 
     runs = plan(experiment("demo"), "smoke", tmp_path, {"channel.snr_db": 0.0})
-    assert carry_out(runs, jobs=2, backend="loky", runner=run) == {}
+    assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1"' in text and f'"{os.getpid()} ' not in text for text in texts)
 
@@ -132,14 +143,14 @@ def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
         fake_run(config)
 
     with pytest.raises(KeyboardInterrupt):
-        sweep("demo", out=tmp_path, runner=run)
+        sweep("demo", out=tmp_path, train=run)
     assert len(list(tmp_path.glob("*/summary.json"))) == 2
-    sweep("demo", out=tmp_path, runner=fake_run)
+    sweep("demo", out=tmp_path, train=fake_run)
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
     assert len(read_table(tmp_path)) == 9
 
 
-def test_runner_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
+def test_training_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
     def run(config: RunConfig) -> None:
         if config.channel.snr_db == 0.0:
             (Path(str(config.out)) / "summary.json").write_text("{")
@@ -147,7 +158,7 @@ def test_runner_without_summary_and_unreadable_summary_are_failures(tmp_path: Pa
             fake_run(config)
 
     with pytest.raises(RunError, match="^2 of 3 runs failed"):
-        sweep("demo", out=tmp_path, runner=run, overrides={"method": "fedcl"})
+        sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"})
     errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
     assert "not a summary" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
 
@@ -162,7 +173,7 @@ def test_wrong_configuration_stops_before_any_run(
 
     monkeypatch.setattr("semcom.resolve", refuse)
     with pytest.raises(ConfigError, match="^partition.ways: 11"):
-        sweep("demo", out=tmp_path / "r", runner=fake_run)
+        sweep("demo", out=tmp_path / "r", train=fake_run)
     assert not (tmp_path / "r").exists()
 
 
@@ -177,7 +188,7 @@ def test_wrong_configuration_stops_before_any_run(
 )
 def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        sweep("demo", out=tmp_path / "r", runner=fake_run, **options)
+        sweep("demo", out=tmp_path / "r", train=fake_run, **options)
     assert not (tmp_path / "r").exists()
 
 
@@ -187,7 +198,7 @@ def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pyt
     with pytest.raises(
         ConfigError, match=r"^backend: 'ray' is not installed; pip install 'semcom\[ray\]', or use loky$"
     ):
-        sweep("demo", out=tmp_path, backend="ray", runner=fake_run)
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run)
 
 
 def test_longest_runs_come_first(tmp_path: Path) -> None:
@@ -198,7 +209,7 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
     split = PartitionConfig(ways=2, shots=10)
     # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
     uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
-    assert work(RunConfig(partition=split, clients=2, train=uneven)) == 5 * 2 * 2 * 0.5 * 20
+    assert work(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20
 
 
 def test_command_leaves_out_what_holds_for_one_machine() -> None:
@@ -217,6 +228,7 @@ def test_command_leaves_out_what_holds_for_one_machine() -> None:
     [
         ({"partition.ways": 11}, "^partition.ways: 11"),
         ({"partition.shots": 100}, "^partition.shots: "),
+        ({"new_clients": 20}, "^partition.shots: 40 clients"),
         ({"data.name": "nowhere.npz"}, "nowhere.npz"),
     ],
 )
@@ -225,5 +237,128 @@ def test_data_that_cannot_be_had_stops_before_any_run(
 ) -> None:
     monkeypatch.setattr("experiments.sweep.check_data", check_data)  # the real one
     with pytest.raises(ConfigError, match=message):
-        sweep("demo", out=tmp_path / "r", runner=fake_run, overrides=overrides)
+        sweep("demo", out=tmp_path / "r", train=fake_run, overrides=overrides)
     assert not (tmp_path / "r").exists()
+
+
+def mixed(name: str = "mixed", **fields: object) -> Experiment:
+    """An experiment over the SNR, registered for one test."""
+    base = experiment("demo").scales["smoke"].base
+    grid = Grid(base, {"channel.snr_db": (9.0,), "seed": (0,)})
+    plain = {"name": name, "title": "", "paper": "none", "methods": ("fedavg",), "scales": {"smoke": grid}}
+    return Experiment(**(plain | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[Experiment], None]:
+    """Adds an experiment until the test ends."""
+    return lambda entry: monkeypatch.setitem(EXPERIMENTS._added, entry.name, entry)
+
+
+HELD = "semcom sweep demo --scale smoke"
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "overrides"),
+    [
+        ("letter-fig2b", "smoke", {}),
+        ("demo", "own", {}),
+        ("demo", "smoke", {"train.rounds": 5}),
+        ("demo", "smoke", {"channel.snr_db": 9.0}),
+    ],
+)
+def test_a_folder_belongs_to_one_sweep(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, name: str, scale: str, overrides: dict[str, object]
+) -> None:
+    demo = experiment("demo")
+    own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
+    monkeypatch.setattr("experiments.demo.DEMO", own)
+    sweep("demo", out=tmp_path, train=fake_run)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    with pytest.raises(ConfigError) as error:
+        sweep(name, scale=scale, out=tmp_path, overrides=overrides, train=never)
+    assert str(error.value) == f"out: {tmp_path} holds another sweep ({HELD}); give another folder"
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    sweep("demo", out=tmp_path, train=never, overrides={"device": "cpu"})  # the same sweep: nothing is left to do
+
+
+def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: Run) -> None:
+    def stop(config: RunConfig) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("demo", out=tmp_path, train=stop)
+    with pytest.raises(ConfigError, match="holds another sweep"):
+        sweep("letter-fig2b", out=tmp_path, train=fake_run)
+
+
+def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -> None:
+    overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
+    sweep("demo", out=tmp_path, train=fake_run, overrides=overrides)
+    sweep("demo", out=tmp_path, train=fake_run, overrides=dict(reversed(overrides.items())))
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("results.parquet", "", "holds results.parquet without a sweep.json; give another folder$"),
+        ("sweep.json", "{", "sweep.json does not name a sweep; give another folder$"),
+        ("sweep.json", "[1]", "sweep.json does not name a sweep; give another folder$"),
+    ],
+)
+def test_a_strange_folder_is_refused(tmp_path: Path, fake_run: Run, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path, train=fake_run)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == text
+
+
+def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
+    (tmp_path / "r").write_text("mine")
+    with pytest.raises(ConfigError, match=r"^out: .*r is a file; give a folder$"):
+        sweep("demo", out=tmp_path / "r", train=fake_run)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"methods": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
+        ({"axis": "channel"}, "^axis: 'channel' is no column of the table"),
+        ({"vary": {"partition.ways": (2, 3)}}, "^partition.ways: the table of mixed has channel.snr_db alone"),
+        ({"scales": {}}, r"^scales: mixed has none; declare one, such as scales=\{'smoke': Grid\(...\)\}$"),
+    ],
+)
+def test_a_wrong_experiment_is_refused_before_training(
+    tmp_path: Path,
+    register: Callable[[Experiment], None],
+    monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr("semcom.resolve", resolve)  # the real one
+    grid = mixed().scales["smoke"]
+    changed = Grid(set_fields(grid.base, fields.pop("base", {})), {**grid.vary, **fields.pop("vary", {})})
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    register(mixed(**{"scales": {"smoke": changed}} | fields))
+    with pytest.raises(ConfigError, match=message):
+        sweep("mixed", out=tmp_path / "r", train=never)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_scale_may_have_any_name(
+    tmp_path: Path, fake_run: Run, register: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    register(mixed(scales={"mine": mixed().scales["smoke"]}))
+    path = sweep("mixed", train=fake_run)
+    assert path == Path("results/mixed-mine/results.parquet")
+    assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]

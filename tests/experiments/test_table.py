@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.results import flatten, read_table, table, write_table
+from experiments.results import configuration, flatten, read_table, table, write_table
 from experiments.table import aggregate, markdown_table, text_table
 from semcom.config import ConfigError
 
@@ -25,9 +25,9 @@ def test_one_seed_shows_the_spread_over_clients() -> None:
     cells = aggregate(frame(("b", 9.0, 0.5, 0.1), ("b", -3.0, 0.25, 0.125), ("a", 9.0, 0.75, 0.05)), AXIS)
     assert text_table(cells, AXIS).splitlines() == [
         "Accuracy in %, mean over clients ± standard deviation over clients",
-        "method  SNR -3 dB    SNR 9 dB",
+        "method    SNR -3 dB     SNR 9 dB",
         "b       25.0 ± 12.5  50.0 ± 10.0",
-        "a                    75.0 ± 5.0",
+        "a                     75.0 ± 5.0",
     ]
     assert cells["std_over_seeds"].isna().all()
 
@@ -78,3 +78,65 @@ def test_unreadable_tables_are_one_line(tmp_path: Path) -> None:
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "results.parquet")
     with pytest.raises(ConfigError, match="is not the table of a sweep: it has no column 'experiment'$"):
         read_table(tmp_path)
+
+
+def runs(**fields: object) -> pd.DataFrame:
+    """Two runs of one method at one SNR, with seeds 0 and 1."""
+    plain = {"method": "a", AXIS: 9.0, "status": "done", "accuracy": 0.5, "accuracy_std": 0.1, "seed": [0, 1]}
+    return pd.DataFrame(plain | fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "shown"),
+    [
+        ("partition.ways", [2, 3], "2 and 3"),
+        ("partition.options.ways", [2, 3], "2 and 3"),
+        ("hyper.lam", [0.5, None], "0.5 and None"),
+        ("data.name", ["digits", "mnist"], "digits and mnist"),
+        ("clients", [5, 10], "5 and 10"),
+        ("new_clients", [0, 2], "0 and 2"),
+    ],
+)
+def test_runs_that_differ_in_a_field_are_not_averaged(name: str, values: list[object], shown: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        aggregate(runs(**{name: values}), AXIS)
+    wanted = "would be averaged as seeds; give one value of it"
+    assert str(error.value) == f"{name}: {shown} for a at channel.snr_db 9 {wanted}"
+    ones = aggregate(runs(**{name: values, "method": ["a", "b"]}), AXIS)  # methods may differ in anything
+    assert ones["seeds"].tolist() == [1, 1]
+    if name != "data.name":
+        assert aggregate(runs(**{name: values}), name)["seeds"].tolist() == [1, 1]
+
+
+def test_columns_that_are_no_fields_may_differ() -> None:
+    """Metrics, what identifies nothing, and where a run was made."""
+    others = {
+        "hash": ["x", "y"], "command": ["c", "d"], "commit": ["1", "2"], "versions.torch": ["2.9", "2.10"],
+        "samples": [1, 2], "device": ["cpu", "cuda"], "chunk": [1, 2], "data.root": ["here", "there"],
+        "out": ["r", "s"], "new_clients.head.accuracy": [0.1, 0.2], "traffic.up.floats": [1.0, 2.0],
+    }  # fmt: skip
+    assert aggregate(runs(**others), AXIS)["seeds"].tolist() == [2]
+    table_of_runs = runs(**others, clients=5, **{"train.lr": 0.1, "hyper": None})
+    assert configuration(table_of_runs) == ["method", AXIS, "seed", "clients", "train.lr", "hyper"]
+
+
+def test_a_failed_run_of_another_setting_counts_too() -> None:
+    frame = runs(**{"partition.ways": [2, 3], "status": ["done", "failed"]})
+    with pytest.raises(ConfigError, match=r"^partition.ways: 2 and 3 "):
+        aggregate(frame, AXIS)
+
+
+def test_a_seed_that_occurs_twice_and_an_unknown_axis_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^seed: 0 occurs twice for a at channel.snr_db 9; give each run once$"):
+        aggregate(runs(seed=[0, 0]), AXIS)
+    with pytest.raises(ConfigError, match=r"^axis: 'channel' is no column of the table; "):
+        aggregate(runs(), "channel")
+
+
+def test_every_value_of_the_axis_has_a_column_of_its_own() -> None:
+    """An open field, and numbers that are equal in their first digits."""
+    cells = aggregate(runs(**{"channel.downlink_snr_db": [None, 3.0]}), "channel.downlink_snr_db")
+    head = text_table(cells, "channel.downlink_snr_db").splitlines()[1]
+    assert head == "method  channel.downlink_snr_db 3  channel.downlink_snr_db None"
+    cells = aggregate(runs(**{"train.lr": [0.10000001, 0.10000002]}), "train.lr")
+    assert markdown_table(cells, "train.lr").splitlines()[2] == "| method | train.lr 0.10000001 | train.lr 0.10000002 |"

@@ -74,20 +74,20 @@ def test_received_snr_by_hand() -> None:
 def test_lines_are_theory_and_points_are_measured(name: str, x: str) -> None:
     chosen = FIGURES[name]
     cells = chosen.numbers()
-    arms = cells.groupby(["modulation", "link"] if name == "channel-ber" else ["link"], sort=False)
+    curves = cells.groupby(["modulation", "link"] if name == "channel-ber" else ["link"], sort=False)
     with style.ieee():
         axes = Figure().add_subplot()
         chosen.draw(axes, cells)
         legend = [text.get_text().replace("$", "") for text in axes.get_legend().get_texts()]
     lines = [line for line in axes.lines if line.get_linestyle() != "None" and len(line.get_xdata())]
-    assert len(lines) == len(axes.containers) == len(legend) == len(arms)
-    for line, container, (arm, own) in zip(lines, axes.containers, arms, strict=True):
+    assert len(lines) == len(axes.containers) == len(legend) == len(curves)
+    for line, container, (curve, own) in zip(lines, axes.containers, curves, strict=True):
         np.testing.assert_array_equal(line.get_xydata(), own[[x, "theory"]])
         found = own.dropna()
         np.testing.assert_array_equal(container[0].get_xydata(), found[[x, "measured"]])
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
         np.testing.assert_allclose(ends, found[["low", "high"]], rtol=1e-12)
-        assert arm[0] in legend[lines.index(line)]
+        assert curve[0] in legend[lines.index(line)]
 
 
 def test_results_are_refused(tmp_path: Path) -> None:

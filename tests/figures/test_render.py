@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def test_csv_equals_the_stored_numbers(stored: Stored, tmp_path: Path) -> None:
     with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     frame = read_table(stored())
-    assert [line["method"] for line in lines] == [arm for arm in ("fedcl", "fedproto", "fedavg") for _ in range(3)]
+    assert [line["method"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
     for column, source in ((SNR, SNR), ("accuracy", "accuracy"), ("std_over_clients", "accuracy_std")):
         assert [float(line[column]) for line in lines] == frame[source].tolist()  # to the last bit
     assert {(line["std_over_seeds"], line["seeds"]) for line in lines} == {("", "1")}
@@ -75,8 +76,8 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
     assert labels == ["FedCL", "FedProto", "FedAvg"]
     assert percent == "50"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
-    for container, arm in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
-        line = cells[cells["method"] == arm]
+    for container, method in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
+        line = cells[cells["method"] == method]
         np.testing.assert_array_equal(container[0].get_xydata(), line[["channel.snr_db", "accuracy"]])
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
         # seeds 0 and 1 differ by 1/50: their deviation with n - 1 is 0.02 / sqrt(2), up and down
@@ -111,7 +112,7 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         assert text in page
 
 
-def test_failed_arm_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
+def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
     page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
     assert "3 of 9 runs failed and are missing." in page and "| fedavg | failed | failed | failed |" in page
     assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["method"]) == {"fedcl", "fedproto"}
@@ -157,10 +158,27 @@ def test_unknown_figure_lists_the_known() -> None:
         render("fig9")
 
 
-def test_every_experiment_names_a_figure_of_its_own() -> None:
-    for name in EXPERIMENTS.names():
-        figure = EXPERIMENTS.get(name).figure
-        assert figure is None or FIGURES.get(figure).experiment == name
+def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
+    """Four values of a field that the figure does not show: it would be one point with four seeds."""
+    folder = stored(seeds=(0, 1, 2, 3))
+    frame = read_table(folder)
+    frame["partition.ways"] = frame["seed"] % 2 + 2
+    frame.to_parquet(folder / "results.parquet")
+    message = r"^partition.ways: 2 and 3 for fedcl at channel.snr_db 0 would be averaged as seeds; give one value"
+    with pytest.raises(ConfigError, match=message):
+        render("letter-fig2b", results=folder, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    letter = EXPERIMENTS.get("letter-fig2b")
+    own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
+    monkeypatch.setattr("experiments.letter_fig2b.LETTER_FIG2B", own)
+    folder = stored(scale="mine")
+    (tmp_path / "results").mkdir()
+    folder.rename(tmp_path / "results" / "letter-fig2b-mine")
+    assert render("letter-fig2b")[0] == Path("figures/rendered/mine/letter-fig2b.pdf")
 
 
 def test_lines_differ_in_greyscale_marker_and_style() -> None:

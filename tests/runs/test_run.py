@@ -290,6 +290,7 @@ def test_metrics_or_a_summary_that_cannot_be_used_are_refused_and_kept(tmp_path:
         (METRICS, b"", "lacks rows of rounds 1 to 3"),
         (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks rows of rounds 1 to 3"),
         (SUMMARY, b"{", "not a summary"),
+        (SUMMARY, b"[1]", "not a summary"),
         (SUMMARY, b"{}", "is of round 3 though the run is finished"),
     ):
         good = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None

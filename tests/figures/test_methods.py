@@ -1,4 +1,4 @@
-"""The picture of all arms: order, marks, bars."""
+"""The picture of all methods: order, marks, bars."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from figures.arms import KIND, caption, draw, numbers
+from figures.methods import KIND, caption, draw, numbers
 
-ARMS = {"local": (0.8, 0.6), "fedavg": (0.3, 0.4), "fedper": (0.9, 0.7)}
-"""Arm -> accuracy with two classes per client, and Dirichlet."""
+METHODS = {"local": (0.8, 0.6), "fedavg": (0.3, 0.4), "fedper": (0.9, 0.7)}
+"""Method -> accuracy with two classes per client, and Dirichlet."""
 
 
 def frame(seeds: tuple[int, ...] = (0,)) -> pd.DataFrame:
     """The table of a sweep; seed s adds s points. One run failed."""
     rows = [
-        {"method": arm, KIND: kind, "seed": s, "status": "done", "accuracy": a + s / 100, "accuracy_std": 0.1}
-        for arm, pair in ARMS.items()
+        {"method": method, KIND: kind, "seed": s, "status": "done", "accuracy": a + s / 100, "accuracy_std": 0.1}
+        for method, pair in METHODS.items()
         for kind, a in zip(("pathological", "dirichlet"), pair, strict=True)
         for s in seeds
     ]
@@ -24,10 +24,10 @@ def frame(seeds: tuple[int, ...] = (0,)) -> pd.DataFrame:
     return pd.DataFrame([*rows, failed])
 
 
-def test_the_best_arm_is_on_top_and_failed_ones_are_missing() -> None:
+def test_the_best_method_is_on_top_and_failed_ones_are_missing() -> None:
     cells = numbers(frame())
     assert list(cells.drop_duplicates("method").sort_values("place")["method"]) == ["fedavg", "local", "fedper"]
-    assert set(cells["method"]) == set(ARMS) and list(cells[KIND].unique()) == ["pathological", "dirichlet"]
+    assert set(cells["method"]) == set(METHODS) and list(cells[KIND].unique()) == ["pathological", "dirichlet"]
 
 
 def test_marks_and_bars_show_the_numbers() -> None:
@@ -42,4 +42,5 @@ def test_marks_and_bars_show_the_numbers() -> None:
         ends = np.array([bar[:, 0] for bar in bars.get_segments()])
         np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 0.2)
     assert [text.get_text() for text in axes.get_yticklabels()] == ["FedAvg", "Local", "FedPer"]
-    assert "2 seeds" in caption(cells) and "one seed" in caption(numbers(frame()))
+    assert "2 seeds; bars are the standard deviation over clients, the table's ± is that over seeds." in caption(cells)
+    assert "one seed; bars, and the table's ±, are the standard deviation over clients." in caption(numbers(frame()))

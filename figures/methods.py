@@ -1,34 +1,34 @@
-"""All arms side by side: a row per arm, a mark per partition, from the best to the worst."""
+"""All methods side by side: a row per method, a mark per partition, from the best to the worst."""
 
 from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.table import aggregate
+from experiments.table import aggregate, over_seeds
 from figures.base import Drawing
 from figures.style import LABELS, line_styles
 
 KIND = "partition.kind"
 NAMES = {"pathological": "2 classes per client", "dirichlet": "Dirichlet 0.1"}
-"""Partition -> what its marks are called."""
+"""Partition -> name of its marks."""
 ROW = 0.15
-"""Height of an arm's row in inches."""
+"""Height of a method's row in inches."""
 
 
 def numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    """Per arm and partition: accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
+    """Return per method and partition: accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
     cells = aggregate(frame, KIND)
     cells = cells[cells["seeds"] > 0].astype({"accuracy": float})
     order = cells.groupby("method")["accuracy"].mean().sort_values().index
-    place = cells["method"].map({arm: i for i, arm in enumerate(order)})
+    place = cells["method"].map({method: i for i, method in enumerate(order)})
     return cells.assign(place=place).sort_values([KIND, "place"], ascending=[False, True]).reset_index(drop=True)
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """A mark per arm and partition; bars are the spread over clients."""
+    """Draw a mark per method and partition; bars are the spread over clients."""
     kinds = list(cells[KIND].unique())
-    arms = cells.drop_duplicates("method").sort_values("place")
+    rows = cells.drop_duplicates("method").sort_values("place")
     for i, (kind, style) in enumerate(zip(kinds, line_styles(len(kinds)), strict=True)):
         row = cells[cells[KIND] == kind]
         shift = 0.16 * (1 - 2 * i / max(1, len(kinds) - 1))
@@ -40,23 +40,26 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
             elinewidth=0.4,
             **{**style, "linestyle": "none"},
         )
-    axes.figure.set_size_inches(3.5, 0.9 + ROW * len(arms))  # type: ignore[union-attr]
-    axes.set_yticks(arms["place"], [LABELS.get(arm, arm) for arm in arms["method"]])
-    axes.set_ylim(-0.8, len(arms) - 0.2)
+    axes.figure.set_size_inches(3.5, 0.9 + ROW * len(rows))  # type: ignore[union-attr]
+    axes.set_yticks(rows["place"], [LABELS.get(method, method) for method in rows["method"]])
+    axes.set_ylim(-0.8, len(rows) - 0.2)
     axes.set_xlabel("Accuracy (%)")
     axes.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")
     axes.legend(loc="lower right")
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """What the marks and bars are."""
+    """Return a text that tells what the marks and bars are."""
     seeds = int(cells["seeds"].max())
-    runs = "one seed" if seeds == 1 else f"{seeds} seeds"
+    if over_seeds(cells):
+        spread = f"{seeds} seeds; bars are the standard deviation over clients, the table's ± is that over seeds"
+    else:
+        spread = "one seed; bars, and the table's ±, are the standard deviation over clients"
     return (
-        f"Test accuracy of each arm's first view, mean over clients, {runs}; bars, and the table's ±, are the standard "
-        "deviation over clients. Arms are sorted by the mean of both partitions."
+        f"Test accuracy of each method's first view, mean over clients, {spread}. "
+        "Methods are sorted by the mean of both partitions."
     )
 
 
-ARMS_SMALL = Drawing(name="arms-small", experiment="arms-small", numbers=numbers, draw=draw, caption=caption)
-"""The table of all arms as a picture."""
+ARMS_SMALL = Drawing("arms-small", "arms-small", KIND, numbers, draw, caption)
+"""The table of all methods as a picture."""

@@ -1,0 +1,83 @@
+"""The cost of a run before it begins: the training samples that pass through its encoder.
+
+A sample counts once per epoch of the common schedule. What a method does beyond that is not counted here: phases of a
+head alone, several passes for one step, a last stage, new clients (`semcom bench` measures these).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from semcom.config import Resolved, RunConfig, to_dict
+
+PUBLISHED: Mapping[str, tuple[int, int]] = {
+    "digits": (1438, 359),
+    "cifar10": (50_000, 10_000),
+    "mnist": (60_000, 10_000),
+}
+"""Dataset -> its training and test images; any other dataset would have to be loaded to know."""
+CLASSES = 10
+"""Classes of each of them."""
+
+
+def samples(config: Resolved) -> float | None:
+    """Return how many training samples a resolved run passes through the encoder; None where the data are not known.
+
+    Sizes that are drawn (spreads, scarce clients, a part of the clients) count with their mean.
+    """
+    schedule, size = config.train, client_size(config)
+    if schedule.local_steps is not None:
+        visited: float | None = _in_steps(schedule.local_steps, schedule.batch_size, size)
+    else:
+        visited = None if size is None else _epochs(config) * size
+    return None if visited is None else schedule.rounds * config.participants * visited
+
+
+def work(config: Resolved) -> float:
+    """Return how long a run takes compared with others of its grid: `samples`, or passes over data of unknown size."""
+    known = samples(config)
+    return config.train.rounds * config.participants * _epochs(config) if known is None else known
+
+
+def client_size(config: Resolved) -> float | None:
+    """Return the mean number of training samples per client of a resolved run; None where the data are not known."""
+    fields = to_dict(config)["partition"]
+    fields |= fields.get("options") or {}
+    clients = all_clients(config)
+    if fields["kind"] == "shots":
+        size = float(fields["ways"] * fields["shots"])
+    elif fields["kind"] == "file" or config.data.name not in PUBLISHED:
+        return None
+    else:
+        size = _divided(config.data.name, fields, clients) / clients
+    scarce = len(set(fields.get("scarce", ()))) / config.clients
+    return size * (1 - fields.get("validation", 0.0)) * (1 - scarce * (1 - fields.get("scarce_fraction", 1.0)))
+
+
+def all_clients(config: RunConfig) -> int:
+    """Return among how many clients the images are divided: new ones too, unless these have data of their own."""
+    return config.clients + (config.new_clients if config.new_data is None else 0)
+
+
+def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
+    """Return how many training samples a partition gives to all clients that it divides the images among."""
+    train, test = PUBLISHED[dataset]
+    pool = train if fields.get("test") == "own" else (train + test) * (1 - fields["test_fraction"])
+    owned = min(1.0, clients * fields["classes"] / CLASSES) if fields["kind"] == "pathological" else 1.0
+    return pool * fields["fraction"] * owned
+
+
+def _epochs(config: Resolved) -> float:
+    """Return the local epochs of a round, the mean over clients."""
+    epochs = config.train.local_epochs
+    return sum(epochs) / len(epochs) if isinstance(epochs, tuple) else float(epochs or 1)
+
+
+def _in_steps(steps: int, batch: int, size: float | None) -> float:
+    """Return the samples of a client's steps: the last mini-batch of each epoch is smaller where `size` asks for it."""
+    if size is None:
+        return float(steps * batch)
+    epochs, rest = divmod(steps, math.ceil(size / batch))
+    return epochs * size + min(rest * batch, size)

@@ -1,0 +1,112 @@
+"""Requests of `semcom sweep` that are refused before anything is trained, and scales of any name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.registry import EXPERIMENTS
+from figures.registry import FIGURES
+from semcom.cli import main as cli
+
+PLUGIN = """
+from pathlib import Path
+
+from experiments.base import Experiment, Grid
+from experiments.registry import EXPERIMENTS
+from figures.accuracy_snr import accuracy_snr
+from figures.registry import FIGURES
+from semcom import RunConfig, TrainConfig
+
+
+def train(config):
+    Path("trained").touch()
+    Path(config.out, "summary.json").write_text('{{"accuracy": 0.5}}')
+
+
+grid = Grid(RunConfig(clients=2, train=TrainConfig(rounds=1)), {{"{axis}": {values}}})
+EXPERIMENTS.register("mine")(
+    Experiment(
+        name="mine", title="t", paper="none", methods=("{method}",), scales={{{scales}}},
+        axis="{axis}", figure={figure!r}, train=train,
+    )
+)
+FIGURES.register("mine")(accuracy_snr("mine"))
+"""
+GOOD = {
+    "axis": "channel.snr_db",
+    "values": "(9.0,)",
+    "method": "fedavg",
+    "figure": "mine",
+    "scales": '"smoke": grid',
+}
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Writes a plug-in whose experiment `mine` leaves the file "trained" beside it as soon as it trains."""
+    monkeypatch.chdir(tmp_path)
+    for registry in (EXPERIMENTS, FIGURES):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
+
+    def write(**fields: str) -> str:
+        path = tmp_path / "mine.py"
+        path.write_text(PLUGIN.format(**GOOD | fields))
+        return str(path)
+
+    return write
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert not Path("trained").exists() and not Path("results").exists()
+    return captured.err.removeprefix("semcom: error: ").strip()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"figure": "mien"}, "figure 'mien' is unknown: did you mean 'mine'? known are "),
+        ({"figure": "demo"}, "figure: demo of experiment mine shows demo; "),
+        (
+            {"axis": "partition.ways", "values": "(2, 3)"},
+            "figure: mine shows channel.snr_db, and experiment",
+        ),
+        ({"method": "fedavgg"}, "method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"scales": ""}, "scales: mine has none; "),
+        ({"values": "(9.0, 9.0)"}, "mine: two runs have the same configuration: fedavg, "),
+    ],
+)
+def test_a_wrong_experiment_is_refused_before_training(
+    plugin: Callable[..., str], capsys: pytest.CaptureFixture[str], fields: dict[str, str], message: str
+) -> None:
+    assert refused(["sweep", "mine", "--plugin", plugin(**fields)], capsys).startswith(message)
+
+
+def test_a_plugin_that_is_not_there_is_refused(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "demo", "--plugin", "nowhere.py"]
+    assert refused(words, capsys).startswith("plugin: 'nowhere.py' cannot be imported")
+
+
+def test_a_scale_of_any_name(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = plugin(scales='"mine": grid, "other": grid')
+    message = refused(["sweep", "mine", "--plugin", file, "--scale", "small"], capsys)
+    assert message == "scale: mine has no scale 'small'; it has mine, other"
+    assert cli.main(["sweep", "mine", "--plugin", file]) == 0
+    assert Path("trained").exists() and Path("results/mine-mine/mine.pdf").is_file()
+    assert cli.main(["sweep", "mine", "--plugin", file, "--scale", "other"]) == 0
+    assert Path("results/mine-other/results.parquet").is_file()
+    capsys.readouterr()
+    assert cli.main(["sweep", "mine", "--plugin", file, "--scale", "other", "--out", "results/mine-mine"]) == 2
+    held = f"out: results/mine-mine holds another sweep (semcom sweep mine --scale mine --plugin {file})"
+    assert capsys.readouterr().err == f"semcom: error: {held}; give another folder\n"
+
+
+def test_out_that_is_a_file(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    file = plugin()
+    message = refused(["sweep", "mine", "--plugin", file, "--out", file], capsys)
+    assert message == f"out: {file} is a file; give a folder"
