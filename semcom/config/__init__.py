@@ -11,7 +11,7 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import NOT_IDENTITY, build_hyper, from_dict, run_hash, to_dict
+from semcom.config.identity import NOT_IDENTITY, build_hyper, complete, differences, from_dict, run_hash, to_dict
 from semcom.config.presets import BELONGS, COMMON, fill, filled, participants, rate_factor
 from semcom.config.snr import parse_snr
 
@@ -30,6 +30,8 @@ __all__ = [
     "SNRS",
     "TrainConfig",
     "build_hyper",
+    "complete",
+    "differences",
     "fill",
     "filled",
     "from_dict",

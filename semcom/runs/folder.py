@@ -14,11 +14,13 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash, to_dict
+from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
 from semcom.files import append, remove_leftovers, sync, write_atomically
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 LOCK = ".lock"
+SHOWN = 3
+"""Fields that are named where a folder holds another run."""
 
 
 class BusyError(ConfigError):
@@ -64,11 +66,14 @@ class Folder:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             return
         try:
-            other = run_hash(from_dict(json.loads(stored.read_text())))
+            other = from_dict(json.loads(stored.read_text()))
         except ValueError as error:
             raise ConfigError(f"out: {stored} is not a configuration ({error}); give another folder") from None
-        if other != run_hash(self.config):
-            raise ConfigError(f"out: {self.path} holds another run ({other}); give another folder")
+        if run_hash(other) != run_hash(self.config):
+            found = differences(other, self.config)
+            more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            fields = "; ".join(found[:SHOWN]) + more
+            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
 
     @contextmanager
     def open(self) -> Iterator[None]:

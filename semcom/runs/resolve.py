@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from channels import link_options
-from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, fill
-from semcom.config.checks import check
+from semcom.config import ChannelConfig, ConfigError, RunConfig, build_hyper, complete, fill
+from semcom.config.checks import check, check_types
 from semcom.data.partitions import default_shots
 from semcom.engine.links import build_link
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.contents import locate
 from semcom.runs.newcomers import check as check_newcomers
 from semcom.runs.plugins import load_plugins
 
@@ -36,7 +37,10 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def _resolve(config: RunConfig) -> RunConfig:
     """`resolve` without the translation of errors."""
+    config = complete(config)
+    check_types(config)
     load_plugins(config.plugins)
+    config = locate(config)
     method = METHODS.get(config.method)
     config = dataclasses.replace(config, hyper=build_hyper(method.Hyper, config.hyper))
     preset = method.preset if config.train.preset == "paper" else {}
