@@ -26,7 +26,7 @@ def load(config: DataConfig) -> Dataset:
             )
         return dataset
     path = Path(config.name).expanduser()
-    if config.name and path.is_dir():  # the empty path is the folder where one is
+    if path.is_dir():
         return read_folder(path)
     if path.is_file() or path.suffix == ".npz":
         return read_npz(path)

@@ -21,6 +21,7 @@ def locate(config: RunConfig) -> RunConfig:
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
+    _refuse_empty(config)
     data, root = config.data, config.data.root
     config = replace(
         config,
@@ -37,6 +38,14 @@ def locate(config: RunConfig) -> RunConfig:
             was = "is not what it was when this configuration was resolved"
             raise ConfigError(f"{field}: {path!r} {was}; leave contents empty to take it as it is now")
     return replace(config, contents={path: digest for path, (_, digest) in found.items()})
+
+
+def _refuse_empty(config: RunConfig) -> None:
+    """An empty path would be the folder where the process happens to be."""
+    fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
+    for field, path in {**fields, "partition.path": config.partition.path, "out": config.out}.items():
+        if path == "":
+            raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
 
 
 def _dataset(name: str) -> str:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,9 @@ class Folder:
 
     def check(self) -> None:
         """Raises ConfigError when the folder holds another run, or is no folder."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"out: {self.path} is a file; give a folder")
+        lowest = next(path for path in (self.path, *self.path.parents) if path.exists())
+        if not lowest.is_dir():
+            raise ConfigError(f"out: {lowest} is a file; give a folder")
         stored = self.path / CONFIG
         if not stored.exists():
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
@@ -137,6 +139,10 @@ class Folder:
             return json.loads(path.read_text()) if path.exists() else None
         except ValueError as error:
             raise RunError(f"{path}: not a summary ({error})") from None
+
+    def finished_on(self) -> date:
+        """Return the day on which the summary of a finished run was written."""
+        return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """The metrics rows, up to a round or the first line that is none, such as one that was cut off in writing."""
