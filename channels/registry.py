@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+_SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
+"""The plug-in that is being loaded."""
+
+
+@contextmanager
+def registering(source: str) -> Iterator[None]:
+    """Within it, names that are registered belong to `source`, a plug-in, and no other plug-in can take them."""
+    token = _SOURCE.set(source)
+    try:
+        yield
+    finally:
+        _SOURCE.reset(token)
 
 
 class Registry(Generic[T]):
@@ -22,18 +37,22 @@ class Registry(Generic[T]):
         self.kind = kind
         self._builtin = dict(builtin)
         self._added: dict[str, T] = {}
+        self._sources: dict[str, str | None] = {}
 
     def names(self) -> list[str]:
         """All known names: the built-in ones in their order, then the added ones."""
         return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that adds an object under `name`; a built-in name cannot be taken (ValueError)."""
+        """Decorator that adds an object under `name`; a built-in or another plug-in's name is taken (ValueError)."""
         if name in self._builtin:
             raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
+        source, owner = _SOURCE.get(), self._sources.get(name)
+        if name in self._added and None not in (source, owner) and source != owner:
+            raise ValueError(f"{self.kind} {name!r} is registered by the plug-in {owner}: choose another name")
 
         def add(entry: T) -> T:
-            self._added[name] = entry
+            self._added[name], self._sources[name] = entry, source
             return entry
 
         return add

@@ -42,7 +42,8 @@ def row(
         found: the run's summary; None for a failed run, whose metrics stay empty.
         error: one line for a failed run, None for a finished one.
     """
-    fields = {name: _plain(value) for name, value in flatten(to_dict(config)).items() if name not in PLACES}
+    values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
+    fields = {name: _plain(value) for name, value in flatten(values).items() if name not in PLACES}
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     return {**fields, **flatten(found or {}), **origin, **state}
 

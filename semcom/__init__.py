@@ -11,6 +11,7 @@ What needs torch is imported when it is first used, so that `import semcom` is q
 from __future__ import annotations
 
 import importlib
+import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from semcom.config import (
     RunError,
     TrainConfig,
 )
+from semcom.packages import hidden, is_command
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from semcom.models.registry import ENCODERS, HEADS
     from semcom.runs.resolve import resolve
     from semcom.runs.runner import Result, run
+
+if _problem := hidden("channels"):
+    if is_command():
+        print(f"semcom: error: {_problem}", file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(_problem)
 
 try:
     __version__ = metadata.version("semcom")

@@ -111,7 +111,7 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
 
 
 def read_config(path: str) -> RunConfig:
-    """The configuration stored in a config.json. Raises ConfigError."""
+    """The configuration stored in a config.json, whatever its files held then. Raises ConfigError."""
     try:
         config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
@@ -119,7 +119,7 @@ def read_config(path: str) -> RunConfig:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
     check_types(config)
-    return config
+    return dataclasses.replace(config, contents={})
 
 
 def read_train(early: Early) -> RunConfig:
@@ -157,6 +157,7 @@ def _train_flags(hyper: type | None) -> type[RunConfig]:
     extra: list[Any] = [
         ("method", tyro.conf.Suppress[str], field(default="fedcl")),
         ("hyper", own, field(default=None)),
+        ("contents", tyro.conf.Suppress[dict[str, str]], field(default_factory=dict)),
         ("plugins", plugins, field(default=())),
         ("config", Annotated[str | None, tyro.conf.arg(help="A stored config.json; flags override it.")], None),
         ("profile", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
@@ -239,7 +240,7 @@ def _names(part: Any, prefix: str) -> list[str]:
     for f in dataclasses.fields(part):
         name = prefix + {"hyper": "method", "plugins": "plugin"}.get(f.name, f.name).replace("_", "-")
         value = getattr(part, f.name)
-        if prefix == "--" and f.name in ("method", "hyper") and not dataclasses.is_dataclass(value):
+        if prefix == "--" and f.name in ("method", "hyper", "contents") and not dataclasses.is_dataclass(value):
             continue  # a place on the command line, not a flag
         names += _names(value, f"{name}.") if dataclasses.is_dataclass(value) else [name]
     return names

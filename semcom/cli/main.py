@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from semcom.config import ConfigError, RunError
+from semcom.packages import BESIDE, hidden
 
 if TYPE_CHECKING:
     from channels.registry import Registry
@@ -45,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except ConfigError as error:
         return _fail(error, 2)
+    except ImportError:
+        problem = hidden(*BESIDE)
+        if problem is None:
+            raise
+        return _fail(problem, 2)
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             return _reader_gone()

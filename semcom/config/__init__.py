@@ -11,7 +11,7 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import NOT_IDENTITY, build_hyper, from_dict, run_hash, to_dict
+from semcom.config.identity import NOT_IDENTITY, build_hyper, complete, differences, from_dict, run_hash, to_dict
 from semcom.config.presets import BELONGS, COMMON, fill
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
@@ -34,6 +34,8 @@ __all__ = [
     "Schedule",
     "TrainConfig",
     "build_hyper",
+    "complete",
+    "differences",
     "fill",
     "from_dict",
     "parse_snr",

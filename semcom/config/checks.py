@@ -147,6 +147,10 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, kind) for kind in arguments)
     if origin is tuple:
         return isinstance(value, tuple) and all(_fits(v, arguments[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            _fits(n, arguments[0]) and _fits(v, arguments[1]) for n, v in value.items()
+        )
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint)
@@ -161,6 +165,8 @@ def wording(hint: Any) -> str:
         return " or ".join(wording(kind) for kind in arguments if kind is not type(None))
     if origin is tuple:
         return f"a list, each {wording(arguments[0])}"
+    if origin is dict:
+        return f"a table from {wording(arguments[0])} to {wording(arguments[1])}"
     return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint))
 
 

@@ -216,6 +216,8 @@ class RunConfig:
     """Every draw of the run follows from it."""
     plugins: tuple[str, ...] = ()
     """Python files or modules, imported first, that register own methods, channels, encoders or datasets."""
+    contents: dict[str, str] = field(default_factory=dict)
+    """File or plug-in -> digest of its content: filled in by `semcom.resolve`, which holds what is there to it."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
     device: str = "auto"

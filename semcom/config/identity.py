@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from semcom.config.fields import RunConfig
 
 NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
 """Fields that only say where or how a run is carried out: they are not in its hash."""
+
+BY_CONTENT = ("plugins", "data.name", "new_data", "partition.path")
+"""Fields that may name files: in the hash the digest in `RunConfig.contents` stands in the place of a path."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -26,6 +30,14 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     """Inverse of `to_dict`. Raises ConfigError for a section or field that does not exist."""
     return _build(RunConfig, values, "")
+
+
+def complete(config: Any) -> RunConfig:
+    """A configuration as a user may give it in Python: sections, or all of it, may be mappings; lists become tuples.
+
+    Raises ConfigError for a section that is neither, or a field that does not exist.
+    """
+    return _build(RunConfig, vars(config) if isinstance(config, RunConfig) else config, "")
 
 
 def build_hyper(cls: type, given: Any) -> Any:
@@ -51,16 +63,74 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
             raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known) or 'none'}")
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
-            value = _build(section, value, f"{prefix}{name}.")
+            value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
         built[name] = tuple(value) if isinstance(value, list) else value
     return cls(**built)
 
 
+# -- identity --------------------------------------------------------------------------------------------------------
+
+
 def run_hash(config: RunConfig) -> str:
-    """Identity of a resolved configuration: 12 hexadecimal digits; `NOT_IDENTITY` fields do not count."""
-    values = to_dict(config)
-    for name in NOT_IDENTITY:
-        section, _, field_name = name.rpartition(".")
-        del (values[section] if section else values)[field_name]
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    """Identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts (`_identity`)."""
+    text = json.dumps(_identity(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
+    """Return a few words on each field in which two runs differ: its name, and both values."""
+    one, other = (_flatten(_identity(config)) for config in (stored, wanted))
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    shown, here = (_flatten(to_dict(config)) for config in (stored, wanted))
+    return [_difference(name, shown.get(name), here.get(name)) for name in names]
+
+
+def _difference(name: str, stored: Any, wanted: Any) -> str:
+    """Words on one field; of one that names files, both may be the same and what the files hold another."""
+    flag = re.sub(r"^hyper\.", "method.", name).replace("_", "-")
+    if name in BY_CONTENT and stored == wanted:
+        return f"{flag}: the content of {_short(wanted)} has changed"
+    return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
+
+
+def _short(value: Any) -> str:
+    """A value in at most 60 characters, as JSON writes it."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
+
+
+def _identity(config: RunConfig) -> dict[str, Any]:
+    """A configuration as plain containers, without `NOT_IDENTITY`, and with digests of `contents` in place of paths."""
+    values = to_dict(config)
+    contents = values.pop("contents")
+    for name in NOT_IDENTITY:
+        part, last = _place(values, name)
+        del part[last]
+    for name in BY_CONTENT:
+        part, last = _place(values, name)
+        held = part[last]
+        several = isinstance(held, tuple | list)
+        part[last] = [contents.get(path, path) for path in held] if several else contents.get(held, held)
+    return values
+
+
+def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """The table that holds a dotted field, and the field's own name."""
+    *sections, last = name.split(".")
+    for section in sections:
+        values = values[section]
+    return values, last
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = isinstance(value, Mapping)
+        flat |= _flatten(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is after a way through JSON."""
+    return list(value) if isinstance(value, tuple) else value

@@ -6,7 +6,7 @@ Legend: N images, C channels, H x W pixels.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,20 @@ from semcom.config import ConfigError
 from semcom.data.archive import one_line, read_archive
 from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, require
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PARTS = ("train", "test")
+"""Folders of an image folder."""
+WIDE = ("PNG", "PPM")
+"""Formats whose grey images of more than 8 bits Pillow reads as 0 to 65,535."""
+
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """Reads x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4; a side longer than 32 is resized to 32 with
-    antialiasing. Labels are whole numbers `[N]` or `[N, 1]`.
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4; larger ones than 32 x 32 are shrunk (`shrink`).
+    Labels are whole numbers `[N]` or `[N, 1]`.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
     """
@@ -39,39 +47,61 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
 
 
 def read_folder(path: str | Path) -> Dataset:
-    """Reads an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder; RGB, resized to 32x32.
+    """Reads an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of 32 x 32.
 
-    Raises ConfigError if a folder or file is missing or damaged, or if train and test have different classes.
+    The longer side of an image is resized to 32, enlarged where it is shorter; the other side keeps its proportion,
+    and the image is put in the middle of a black square. What is transparent is laid on black. Grey images of 16 bits
+    are scaled to 8.
+
+    Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if train and test have
+    different classes.
     """
     from torchvision.datasets import ImageFolder
 
     path = Path(path)
-    for part in ("train", "test"):
+    for part in PARTS:
         require((path / part).is_dir(), str(path), f"an image folder has train/ and test/, but {part}/ is missing")
     try:
-        train, test = (ImageFolder(str(path / part)) for part in ("train", "test"))
-        require(train.classes == test.classes, str(path), "train/ and test/ hold different classes")
-        images = np.stack([_pixels(file) for file, _ in [*train.samples, *test.samples]])
-    except (OSError, SyntaxError) as error:
+        train, test = (ImageFolder(str(path / part)) for part in PARTS)
+    except OSError as error:
         raise ConfigError(f"data.name: {str(path)!r}: {one_line(error)}") from None
+    require(train.classes == test.classes, str(path), "train/ and test/ hold different classes")
+    images = np.stack([_pixels(str(path), file) for file, _ in [*train.samples, *test.samples]])
     labels = np.array([*train.targets, *test.targets], dtype=np.int64)
     return Dataset(str(path), images, labels, len(train.targets), tuple(train.classes))
 
 
+def image_files(path: Path) -> list[Path]:
+    """The files that `read_folder` would read, sorted."""
+    from torchvision.datasets.folder import IMG_EXTENSIONS
+
+    found = [file for part in PARTS for file in (path / part).glob("*/**/*") if file.is_file()]
+    return sorted(file for file in found if file.suffix.lower() in IMG_EXTENSIONS)
+
+
 def shrink(images: Bytes) -> Bytes:
-    """Turns images `[N, H, W, C]` into `[N, C, H, W]`; sides longer than 32 are resized to 32, antialiased."""
+    """Turns images `[N, H, W, C]` into `[N, C, H, W]`; a longer side over 32 is resized to 32, antialiased.
+
+    The other side keeps its proportion; what is missing of 32 x 32 is border, as for any small image.
+    """
     import torch
 
     images = np.moveaxis(images, -1, 1)
-    size = [min(side, SIDE) for side in images.shape[2:]]
-    if size == list(images.shape[2:]):
+    if max(images.shape[2:]) <= SIDE:
         return np.ascontiguousarray(images)
+    size = _fit(images.shape[2], images.shape[3])
     small = np.empty((*images.shape[:2], *size), dtype=np.uint8)
     for start in range(0, len(images), 1000):
         part = torch.from_numpy(images[start : start + 1000].astype(np.float32))
         part = torch.nn.functional.interpolate(part, size=size, mode="bilinear", antialias=True)
         small[start : start + 1000] = part.round().clamp(0, 255).to(torch.uint8).numpy()
     return small
+
+
+def _fit(height: int, width: int) -> tuple[int, int]:
+    """Sides in the same proportion, at least 1, of which the longer one is 32."""
+    longer = max(height, width)
+    return max(1, round(height * SIDE / longer)), max(1, round(width * SIDE / longer))
 
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -98,10 +128,34 @@ def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
     return (x if x.ndim == 4 else x[..., None]), y.astype(np.int64)
 
 
-def _pixels(file: str) -> Bytes:
-    """One image file as RGB `[3, 32, 32]`."""
+def _pixels(folder: str, file: str) -> Bytes:
+    """One image file as RGB `[3, 32, 32]`. Raises ConfigError that names it."""
     from PIL import Image
 
-    with Image.open(file) as image:
-        resized = image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-    return np.moveaxis(np.asarray(resized, dtype=np.uint8), -1, 0)
+    try:
+        with Image.open(file) as opened:
+            image = _rgb(opened)
+    except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
+        raise ConfigError(f"data.name: {folder!r}: {file} cannot be read ({one_line(error)})") from None
+    height, width = _fit(image.height, image.width)
+    square = Image.new("RGB", (SIDE, SIDE))
+    corner = (SIDE - width) // 2, (SIDE - height) // 2  # where `federate` puts small images
+    square.paste(image.resize((width, height), Image.Resampling.BILINEAR), corner)
+    return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
+
+
+def _rgb(image: Image) -> Image:
+    """Any image as RGB of 8 bits. Raises ValueError for numbers whose range the file does not tell."""
+    from PIL import Image
+
+    if image.mode.startswith("I") and image.format in WIDE:
+        values = np.asarray(image).astype(np.int64)
+        values[values == image.info.get("transparency", -1)] = 0
+        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
+    if image.mode.startswith(("I", "F")):
+        raise ValueError(f"Pillow's mode {image.mode} has no range of its own; save it with 8 bits, or 16 as PNG")
+    if image.mode not in ("LA", "PA", "RGBA") and "transparency" not in image.info:
+        return image.convert("RGB")
+    black, layer = Image.new("RGB", image.size), image.convert("RGBA")
+    black.paste(layer, mask=layer)
+    return black

@@ -73,7 +73,7 @@ class Method(ABC):
 
     @abstractmethod
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """What is evaluated, by name; the first one is the headline."""
+        """What is evaluated, by name; the first one is the headline. It is asked of the first State too, as a check."""
 
     def finish(self, state: Any, world: World) -> dict[str, View] | None:
         """What is evaluated after the last round, by name, the first one being the headline; None: `views` says it all.

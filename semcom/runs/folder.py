@@ -9,15 +9,18 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash, to_dict
+from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
 from semcom.files import CHECKPOINT, CONFIG, METRICS, SUMMARY, append, remove_leftovers, sync, write_atomically
 
 LOCK = ".lock"
+SHOWN = 3
+"""Fields that are named where a folder holds another run."""
 
 
 class BusyError(ConfigError):
@@ -54,8 +57,9 @@ class Folder:
 
     def check(self) -> None:
         """Raises ConfigError when the folder holds another run, or is no folder."""
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"out: {self.path} is a file; give a folder")
+        lowest = next(path for path in (self.path, *self.path.parents) if path.exists())
+        if not lowest.is_dir():
+            raise ConfigError(f"out: {lowest} is a file; give a folder")
         stored = self.path / CONFIG
         if not stored.exists():
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
@@ -63,11 +67,14 @@ class Folder:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             return
         try:
-            other = run_hash(from_dict(json.loads(stored.read_text())))
+            other = from_dict(json.loads(stored.read_text()))
         except ValueError as error:
             raise ConfigError(f"out: {stored} is not a configuration ({error}); give another folder") from None
-        if other != run_hash(self.config):
-            raise ConfigError(f"out: {self.path} holds another run ({other}); give another folder")
+        if run_hash(other) != run_hash(self.config):
+            found = differences(other, self.config)
+            more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            fields = "; ".join(found[:SHOWN]) + more
+            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -127,6 +134,10 @@ class Folder:
     def summary(self) -> dict[str, Any] | None:
         """Return what `read_summary` finds in this folder."""
         return read_summary(self.path)
+
+    def finished_on(self) -> date:
+        """Return the day on which the summary of a finished run was written."""
+        return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """The metrics rows, up to a round or the first line that is none, such as one that was cut off in writing."""

@@ -1,36 +1,71 @@
-"""Imports the user's own methods, channels, encoders and datasets, so that they register themselves."""
+"""Imports the user's own methods, channels, encoders and datasets, so that they register themselves.
+
+What a plug-in says is part of a run's identity: `digest_of` gives the digest of what was imported.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
 
+from channels.registry import registering
 from semcom.config import ConfigError
 
 _PREFIX = "semcom_plugin_"
-_loaded: dict[Path, ModuleType] = {}
+_OURS = ("semcom", "channels", "experiments", "figures")
+_loaded: dict[str, str] = {}
+"""Plug-in, as `absolute` spells it -> digest of its sources when this process imported it."""
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
     """Imports each Python file (a path ending in .py) or module (by name), each only once per process.
 
-    Raises ConfigError with the cause for a plugin that is not there or that fails when it is imported.
+    Raises ConfigError with the cause for a plug-in that is not there, that fails when it is imported, or whose sources
+    have changed since this process imported it.
     """
     for plugin in plugins:
+        name = absolute(plugin)
         try:
-            _load_file(Path(plugin).resolve()) if plugin.endswith(".py") else importlib.import_module(plugin)
+            if name not in _loaded:
+                _loaded[name] = _load(name)
+                continue
+            changed = _digest(_sources(name)) != _loaded[name]
         except Exception as error:  # a plugin is the user's own code: whatever it raises, the request cannot be met
             raise ConfigError(f"plugin: {plugin!r} cannot be imported: {type(error).__name__}: {error}") from error
+        if changed:
+            raise ConfigError(f"plugin: {plugin!r} has changed since this process imported it; start Python again")
 
 
-def _load_file(path: Path) -> None:
+def absolute(plugin: str) -> str:
+    """A plug-in as it is called from any folder: an absolute path, or the name of a module."""
+    return os.path.abspath(os.path.expanduser(plugin)) if plugin.endswith(".py") else plugin
+
+
+def digest_of(plugin: str) -> str:
+    """Digest of an imported plug-in's sources: its file and what that imports from its own folder, or its package."""
+    return _loaded[absolute(plugin)]
+
+
+def _load(name: str) -> str:
+    """Imports a plug-in and returns the digest of its sources."""
+    with registering(name):
+        if not name.endswith(".py"):
+            importlib.import_module(name)
+            return _digest(_sources(name))
+        digest = _digest(_sources(name))
+        _execute(Path(name))
+        return digest
+
+
+def _execute(path: Path) -> None:
     """Executes a file as a module of its own name, which stays out of `sys.modules` if that fails."""
-    if path in _loaded:
-        return
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it ends in .py
@@ -41,4 +76,28 @@ def _load_file(path: Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
-    _loaded[path] = module
+
+
+def _sources(name: str) -> dict[str, Path]:
+    """The files that a plug-in consists of, by a name that does not tell where they lie.
+
+    Of a file: itself, and what it imports, directly or not, from the folder that it is in. Of a module: its file, or
+    all modules of the package that it is in.
+    """
+    if name.endswith(".py"):
+        finder = ModuleFinder([os.path.dirname(name)], excludes=_OURS)
+        finder.run_script(name)
+        files = {module: getattr(found, "__file__", None) for module, found in finder.modules.items()}
+        return {module: Path(file) for module, file in files.items() if file}
+    top: ModuleType = sys.modules[name.partition(".")[0]]
+    if not hasattr(top, "__path__"):
+        return {name: Path(top.__file__)} if top.__file__ else {}
+    return {path.relative_to(folder).as_posix(): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
+
+
+def _digest(sources: Mapping[str, Path]) -> str:
+    """One digest of several files and their names."""
+    total = hashlib.sha256()
+    for name, path in sorted(sources.items()):
+        total.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
+    return total.hexdigest()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from channels import link_options
-from semcom.config import ChannelConfig, ConfigError, Resolved, RunConfig, build_hyper, fill
-from semcom.config.checks import check
+from semcom.config import ChannelConfig, ConfigError, Resolved, RunConfig, build_hyper, complete, fill
+from semcom.config.checks import check, check_types
 from semcom.data.partitions import default_shots
 from semcom.engine.links import build_link
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.contents import locate
 from semcom.runs.newcomers import check as check_newcomers
 from semcom.runs.plugins import load_plugins
 
@@ -36,7 +37,10 @@ def resolve(config: RunConfig) -> Resolved:
 
 def _resolve(request: RunConfig) -> Resolved:
     """Do the work of `resolve` without the translation of errors."""
+    request = complete(request)
+    check_types(request)
     load_plugins(request.plugins)
+    request = locate(request)
     method = METHODS.get(request.method)
     preset = method.preset if request.train.preset == "paper" else {}
     hyper, schedule = build_hyper(method.Hyper, request.hyper), fill(request.train, preset)

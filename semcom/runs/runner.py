@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +36,7 @@ from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve
 
 OnRound = Callable[[dict[str, Any]], None]
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,9 @@ class Runner:
         with self.clock("setup"):
             summary = self._resume()
         if summary is not None:
+            if self.folder:
+                day, place = self.folder.finished_on(), self.folder.path
+                LOG.warning("finished before: result of %s (%s), nothing was trained", place, day)
             return summary
         try:
             for round_ in range(self.progress["round"] + 1, self.rounds + 1):
@@ -339,8 +344,20 @@ class Runner:
         content = self.ranks.tell(self._checkpoint() if self.folder else None)
         if content is not None:
             self._take_up(content)
+        else:
+            self._check_views()
         summary, self.metrics = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
         return summary
+
+    def _check_views(self) -> None:
+        """Raise ConfigError, before any work, for a method of which nothing would be evaluated."""
+        if self._finishes():
+            return
+        with self.tally.uncounted():
+            views = self.method.views(self.state, self.world)
+        if not (isinstance(views, Mapping) and views and all(isinstance(view, View) for view in views.values())):
+            wanted = "without a `finish`, it has to give at least one View by name"
+            raise ConfigError(f"method: `views` of {self.config.method} gives {views!r:.80}; {wanted}")
 
     def _begin(self, folder: Folder) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
         """The summary of a finished run, and the rows so far; from here on the folder is written to."""

@@ -102,7 +102,7 @@ def test_large_images_are_resized_with_antialiasing(tmp_path: Path) -> None:
     assert small[10, 10] == round(240 * side[1] * side[1]) and small[9, 11] == round(240 * side[0] * side[0])
     assert abs(int(small.sum()) - 240 / 4) <= 2
     assert load(DataConfig(name=written(tmp_path, side=48))).images.shape == (8, 3, 32, 32)
-    assert np.array_equal(shrink(np.full((2, 40, 30, 3), 77, dtype=np.uint8)), np.full((2, 3, 32, 30), 77))
+    assert np.array_equal(shrink(np.full((2, 40, 30, 3), 77, dtype=np.uint8)), np.full((2, 3, 32, 24), 77))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_no_file_and_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.
 
 
 def _folder(root: Path) -> Path:
-    """An image folder of two classes with one plain-coloured image of another size in each."""
+    """An image folder of two classes with one plain-coloured image of 50 x 20 in each."""
     for part, level in (("train", 40), ("test", 200)):
         for label, name in enumerate(("ant", "bee")):
             (root / part / name).mkdir(parents=True)
@@ -237,7 +237,8 @@ def test_an_image_folder_is_read(tmp_path: Path) -> None:
     dataset = load(DataConfig(name=str(_folder(tmp_path))))
     assert dataset.classes == ("ant", "bee") and dataset.train_size == 2 and dataset.labels.tolist() == [0, 1, 0, 1]
     expected = np.array([[40, 0, 7], [40, 1, 7], [200, 0, 7], [200, 1, 7]], dtype=np.uint8)
-    assert np.array_equal(dataset.images, np.broadcast_to(expected[:, :, None, None], (4, 3, 32, 32)))
+    assert np.array_equal(dataset.images[:, :, 9:22], np.broadcast_to(expected[:, :, None, None], (4, 3, 13, 32)))
+    assert not dataset.images[:, :, :9].any() and not dataset.images[:, :, 22:].any()
 
 
 def test_a_damaged_image_folder_is_refused(tmp_path: Path) -> None:

@@ -59,10 +59,13 @@ class Blind(Tuned):
 
 @METHODS.register("test-viewless")
 class Viewless(FedAvg):
-    """Nothing to evaluate at all."""
+    """Nothing to evaluate at all, which shows at the end."""
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         return {}
+
+    def finish(self, state: FedAvg.State, world: World) -> None:
+        return None
 
 
 def by_hand(result: Result, name: str) -> list[float]:

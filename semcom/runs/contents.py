@@ -1,0 +1,97 @@
+"""What a run reads: paths that hold from any folder, and digests of what lies there, which are part of its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from semcom.config import ConfigError, RunConfig
+from semcom.data.readers import image_files
+from semcom.data.registry import DATASETS
+from semcom.runs.plugins import absolute, digest_of
+
+
+def locate(config: RunConfig) -> RunConfig:
+    """A configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
+
+    Its plug-ins have been loaded. A path where nothing lies stays as it is: who reads it says what is wrong.
+
+    Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
+    """
+    _refuse_empty(config)
+    data, root = config.data, config.data.root
+    config = replace(
+        config,
+        plugins=tuple(absolute(plugin) for plugin in config.plugins),
+        data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
+        new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
+        partition=replace(config.partition, path=_path(config.partition.path)),
+    )
+    files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": config.partition.path}
+    found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
+    found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
+    for path, (field, digest) in found.items():
+        if config.contents.get(path, digest) != digest:
+            was = "is not what it was when this configuration was resolved"
+            raise ConfigError(f"{field}: {path!r} {was}; leave contents empty to take it as it is now")
+    return replace(config, contents={path: digest for path, (_, digest) in found.items()})
+
+
+def _refuse_empty(config: RunConfig) -> None:
+    """An empty path would be the folder where the process happens to be."""
+    fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
+    for field, path in {**fields, "partition.path": config.partition.path, "out": config.out}.items():
+        if path == "":
+            raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
+
+
+def _dataset(name: str) -> str:
+    """A dataset's name, or the absolute path of one."""
+    return name if name in DATASETS else str(_path(name))
+
+
+def _path(path: str | None) -> str | None:
+    """The absolute path of something that is there."""
+    there = path and os.path.exists(os.path.expanduser(path))
+    return _absolute(path) if path and there else path
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _is_there(path: str) -> bool:
+    """Whether a field holds the path of a file or folder, and not the name of a dataset, which is no absolute path."""
+    return os.path.isabs(path) and os.path.exists(path)
+
+
+def _digest(field: str, path: str) -> str:
+    """Digest of a file, or of the images in a folder: their names and contents."""
+    try:
+        found = image_files(Path(path)) if os.path.isdir(path) else [Path(path)]
+        versions = hashlib.sha256()
+        for file in found:
+            stat = file.stat()
+            versions.update(f"{file}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
+        return _digest_of(path, versions.hexdigest())
+    except OSError as error:
+        raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: str, versions: str) -> str:
+    """Digest of the bytes of a file or folder; while sizes and times of change stay, they are not read again."""
+    if not os.path.isdir(path):
+        return _digest_of_file(path)
+    total = hashlib.sha256()
+    for file in image_files(Path(path)):
+        total.update(f"{file.relative_to(path).as_posix()}\0{_digest_of_file(file)}\0".encode())
+    return total.hexdigest()
+
+
+def _digest_of_file(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,144 @@
+"""Image files of all kinds: what their pixels become, and the one line about those that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from semcom.config import ConfigError
+from semcom.data.federation import _pad
+from semcom.data.readers import image_files, read_folder, read_npz
+
+
+def folder(root: Path, first: Image.Image | bytes, name: str = "one.png") -> Path:
+    """An image folder of two classes; the first training image is given, the others are grey squares."""
+    for part in ("train", "test"):
+        for label in ("ant", "bee"):
+            (root / part / label).mkdir(parents=True)
+            if (part, label) != ("train", "ant"):
+                Image.new("L", (32, 32), 100).save(root / part / label / "other.png")
+    path = root / "train" / "ant" / name
+    path.write_bytes(first) if isinstance(first, bytes) else first.save(path)
+    return root
+
+
+def read(root: Path, first: Image.Image | bytes, name: str = "one.png") -> np.ndarray:
+    """The pixels `[3, 32, 32]` that an image file becomes."""
+    return read_folder(folder(root, first, name)).images[0]
+
+
+def noise(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+
+
+def in_the_middle(inside: np.ndarray) -> np.ndarray:
+    """`[3, h, w]` as `federate` puts it into a black square."""
+    return _pad(torch.from_numpy(np.ascontiguousarray(inside))[None])[0].numpy()
+
+
+# Shapes --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", [8, 32, 100])
+def test_square_images_fill_the_square(tmp_path: Path, side: int) -> None:
+    image = Image.fromarray(noise(side, side, 3))
+    expected = np.moveaxis(np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR)), -1, 0)
+    assert np.array_equal(read(tmp_path, image), expected)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "becomes"),
+    [(64, 32, (32, 16)), (32, 64, (16, 32)), (20, 10, (32, 16)), (50, 20, (32, 13)), (500, 2, (32, 1))],
+)
+def test_other_images_keep_their_proportions(tmp_path: Path, width: int, height: int, becomes: tuple[int, int]) -> None:
+    image = Image.fromarray(noise(height, width, 3))
+    inside = np.moveaxis(np.asarray(image.resize(becomes, Image.Resampling.BILINEAR)), -1, 0)
+    assert np.array_equal(read(tmp_path, image), in_the_middle(inside))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "becomes"), [(64, 32, (32, 16)), (40, 30, (32, 24)), (96, 96, (32, 32)), (20, 10, (20, 10))]
+)
+def test_an_archive_keeps_proportions_too(tmp_path: Path, height: int, width: int, becomes: tuple[int, int]) -> None:
+    x, y = noise(4, height, width), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "set.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    images = read_npz(tmp_path / "set.npz").images
+    assert images.shape == (8, 1, *becomes)
+    assert images.mean() == pytest.approx(x.mean(), abs=1.5), "resizing with antialiasing keeps the mean"
+
+
+# Kinds of pixels -----------------------------------------------------------------------------------------------------
+
+LEVELS = np.array([0, 1, 257, 2570, 32896, 65535])
+"""Of 16 bits; those that 257 divides are 0, 1, 10, 128 and 255 of 8."""
+
+
+def test_sixteen_bits_are_scaled(tmp_path: Path) -> None:
+    values = np.resize(LEVELS, (32, 32)).astype(np.uint16)
+    expected = np.resize([0, 0, 1, 10, 128, 255], (32, 32))
+    for name in ("one.png", "one.pgm"):
+        pixels = read(tmp_path / name, Image.fromarray(values), name)
+        assert np.array_equal(pixels, np.broadcast_to(expected, (3, 32, 32)))
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+def test_numbers_without_a_range_are_refused(tmp_path: Path, kind: type) -> None:
+    with pytest.raises(ConfigError, match=r"train/ant/one\.tiff cannot be read \(Pillow's mode .* save it with 8 bits"):
+        read(tmp_path, Image.fromarray(noise(32, 32).astype(kind)), "one.tiff")
+
+
+def test_grey_palette_and_one_bit(tmp_path: Path) -> None:
+    grey = noise(32, 32)
+    assert np.array_equal(read(tmp_path / "grey", Image.fromarray(grey)), np.broadcast_to(grey, (3, 32, 32)))
+    palette = Image.fromarray((grey % 4).astype(np.uint8), "P")
+    colours = np.array([[255, 0, 0], [0, 200, 0], [0, 0, 99], [5, 6, 7]], dtype=np.uint8)
+    palette.putpalette(colours.ravel().tolist())
+    assert np.array_equal(read(tmp_path / "palette", palette), np.moveaxis(colours[grey % 4], -1, 0))
+    bits = read(tmp_path / "bits", Image.fromarray(grey > 127))
+    assert np.array_equal(bits, np.broadcast_to(np.where(grey > 127, 255, 0), (3, 32, 32)))
+
+
+def test_what_is_transparent_is_laid_on_black(tmp_path: Path) -> None:
+    colour, alpha = noise(32, 32, 3), np.resize(np.array([0, 128, 255], np.uint8), (32, 32))
+    pixels = read(tmp_path / "rgba", Image.fromarray(np.dstack([colour, alpha]), "RGBA"))
+    assert np.abs(pixels - np.moveaxis(colour * (alpha[..., None] / 255), -1, 0)).max() <= 1
+    assert np.array_equal(pixels[:, alpha == 255], np.moveaxis(colour, -1, 0)[:, alpha == 255])
+    assert not pixels[:, alpha == 0].any()
+    grey = read(tmp_path / "la", Image.fromarray(np.dstack([colour[..., 0], alpha]), "LA"))
+    assert np.array_equal(grey[:, alpha == 0], np.zeros((3, (alpha == 0).sum())))
+    root = tmp_path / "key"  # a PNG whose level 7 is said to be transparent
+    levels = np.resize(np.array([7, 90], np.uint8), (32, 32))
+    folder(root, b"")
+    Image.fromarray(levels).save(root / "train" / "ant" / "one.png", transparency=7)
+    assert np.array_equal(read_folder(root).images[0, 0], np.where(levels == 7, 0, 90))
+
+
+# Damage --------------------------------------------------------------------------------------------------------------
+
+
+def cut(path: Path) -> bytes:
+    Image.fromarray(noise(32, 32, 3)).save(path)
+    return path.read_bytes()[:500]
+
+
+def test_an_unreadable_image_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = {"text": b"hello", "empty": b"", "cut short": cut(tmp_path / "whole.png")}
+    for name, data in damaged.items():
+        with pytest.raises(ConfigError, match=r"train/ant/one\.png cannot be read \([^\n]+\)$"):
+            read(tmp_path / name, data)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)  # Pillow's own guard, an Exception of its own kind
+    with pytest.raises(ConfigError, match=r"one\.png cannot be read \(Image size"):
+        read(tmp_path / "bomb", Image.new("RGB", (32, 32)))
+
+
+def test_the_files_of_a_folder_are_those_that_are_read(tmp_path: Path) -> None:
+    root = folder(tmp_path / "set", Image.new("RGB", (4, 4)))
+    (root / "train" / "notes.txt").write_text("no image")
+    (root / "train" / "ant" / ".DS_Store").write_text("no image")
+    (root / "train" / "bee" / "deep").mkdir()
+    Image.new("RGB", (4, 4)).save(root / "train" / "bee" / "deep" / "more.PNG")
+    assert len(image_files(root)) == len(read_folder(root).images) == 5

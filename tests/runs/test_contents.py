@@ -1,0 +1,248 @@
+"""What a run reads is part of what it is: plug-ins and files by their content, from whatever folder they are named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from channels.registry import Registry
+from semcom.cli import flags
+from semcom.config import ConfigError, DataConfig, PartitionConfig, RunConfig, from_dict, run_hash, to_dict
+from semcom.methods.registry import METHODS
+from semcom.runs import plugins
+from semcom.runs.folder import CONFIG
+from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
+from tests import worlds
+
+PLUGIN = """
+from semcom import METHODS
+from semcom.methods.fedavg import FedAvg
+
+@METHODS.register("test-mine")
+class Mine(FedAvg):
+    averages = ("{part}.",)
+"""
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """What makes this process forget the plug-ins that it has loaded, as another one has not loaded them."""
+
+    def forget() -> None:
+        monkeypatch.setattr(plugins, "_loaded", {})
+
+    forget()
+    yield forget
+    METHODS._added.pop("test-mine", None)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, new_process: Callable[[], None]) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(part="encoder"))
+    return path
+
+
+def with_plugin(*paths: Path | str, method: str = "test-mine", **fields: Any) -> RunConfig:
+    return resolve(RunConfig(method=method, device="cpu", plugins=tuple(map(str, paths)), **fields))
+
+
+# Plug-ins ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_edited_plugin_is_another_run(plugin: Path, new_process: Callable[[], None]) -> None:
+    before = with_plugin(plugin)
+    new_process()
+    assert run_hash(with_plugin(plugin)) == run_hash(before)
+    plugin.write_text(PLUGIN.format(part="head"))
+    new_process()
+    after = with_plugin(plugin)
+    assert run_hash(after) != run_hash(before) and METHODS.get("test-mine").averages == ("head.",)
+
+
+def test_the_folder_of_an_edited_plugin_is_refused(plugin: Path, new_process: Callable[[], None]) -> None:
+    out = str(plugin.parent / "out")
+    request = worlds.request("test-mine", plugins=(str(plugin),), out=out)
+    first = run(request)
+    new_process()
+    assert run(dataclasses.replace(request, contents={})).summary == first.summary
+    plugin.write_text(PLUGIN.format(part="head"))
+    new_process()
+    with pytest.raises(
+        ConfigError, match=r"holds another run \(plugins: the content of .* has changed\); give"
+    ) as stop:
+        run(dataclasses.replace(request, contents={}))
+    assert "mine.py" in str(stop.value)
+    words = ["test-mine", "--config", str(Path(out) / CONFIG), "--out", out + "2"]
+    again = resolve(flags.read_train(flags.read_early(words, config=True)))
+    assert run_hash(again) != run_hash(request), "from a stored configuration it is simply another run"
+
+
+def test_where_a_plugin_lies_is_not_what_it_is(plugin: Path, new_process: Callable[[], None]) -> None:
+    before = run_hash(with_plugin(plugin))
+    METHODS._added.pop("test-mine")
+    other = plugin.parent / "elsewhere" / "renamed.py"
+    other.parent.mkdir()
+    plugin.rename(other)
+    assert run_hash(with_plugin(other)) == before
+
+
+def test_what_a_plugin_imports_from_its_folder_counts(
+    plugin: Path, new_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(plugin.parent))
+    plugin.write_text("import test_helper_of_mine\nimport json\n" + plugin.read_text())
+    helper, other = plugin.parent / "test_helper_of_mine.py", plugin.parent / "not_imported.py"
+    helper.write_text("SIZE = 1\n")
+    before = run_hash(with_plugin(plugin))
+    other.write_text("SIZE = 1\n")
+    new_process()
+    assert run_hash(with_plugin(plugin)) == before
+    helper.write_text("SIZE = 2\n")
+    new_process()
+    assert run_hash(with_plugin(plugin)) != before
+
+
+def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
+    plugin: Path, new_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(plugin.parent))
+    package = plugin.parent / "test_package_of_mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (plugin.parent / "test_module_of_mine.py").touch()
+    (package / "inner.py").touch()
+    for name, file in (
+        ("test_module_of_mine", plugin.parent / "test_module_of_mine.py"),
+        ("test_package_of_mine", package / "inner.py"),
+    ):
+        before = with_plugin(name, method="local")
+        assert before.plugins == (name,)
+        file.write_text("SIZE = 2\n")
+        with pytest.raises(ConfigError, match="has changed since this process imported it"):
+            with_plugin(name, method="local")
+        new_process()
+        assert run_hash(with_plugin(name, method="local")) != run_hash(before)
+
+
+def test_a_process_does_not_go_on_with_old_code(plugin: Path) -> None:
+    with_plugin(plugin)
+    with_plugin(plugin)
+    plugin.write_text(PLUGIN.format(part="head"))
+    with pytest.raises(ConfigError, match=r"^plugin: '.*mine.py' has changed since this process imported it; start P"):
+        with_plugin(plugin)
+
+
+def test_two_plugins_with_one_name_are_refused(plugin: Path) -> None:
+    other = plugin.parent / "other.py"
+    other.write_text(PLUGIN.format(part="head"))
+    with pytest.raises(ConfigError) as stop:
+        with_plugin(plugin, other)
+    line = f"method 'test-mine' is registered by the plug-in {plugin}: choose another name"
+    assert line in str(stop.value) and "other.py" in str(stop.value) and "\n" not in str(stop.value)
+
+
+def test_a_name_of_ones_own_may_be_given_again_outside_plugins() -> None:
+    registry: Registry[int] = Registry("number", {})
+    for value in (1, 2):  # a cell of a notebook that is executed twice
+        registry.register("mine")(value)
+    assert registry.get("mine") == 2
+
+
+def test_a_resolved_request_holds_to_what_it_was_resolved_with(plugin: Path, new_process: Callable[[], None]) -> None:
+    """A sweep resolves its runs hours before their workers train them."""
+    config = with_plugin(plugin)
+    assert resolve(config) == config == resolve(from_dict(json.loads(json.dumps(to_dict(config)))))
+    plugin.write_text(PLUGIN.format(part="head"))
+    new_process()
+    with pytest.raises(ConfigError, match="plugins: .* is not what it was when this configuration was resolved"):
+        resolve(config)
+    assert resolve(dataclasses.replace(config, contents={})).contents != config.contents
+
+
+# Data ----------------------------------------------------------------------------------------------------------------
+
+
+def archive(path: Path, level: int = 0) -> Path:
+    x, y = np.full((40, 8, 8), level, np.uint8), np.arange(40) % 2
+    np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y)
+    return path
+
+
+def images(path: Path, level: int = 0) -> Path:
+    for part in ("train", "test"):
+        for label in ("ant", "bee"):
+            (path / part / label).mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 8), level).save(path / part / label / "one.bmp")  # of the same size for every level
+    return path
+
+
+FILES: dict[str, tuple[Callable[..., Path], Callable[[str], dict[str, Any]]]] = {
+    "data.name, an archive": (archive, lambda path: {"data": DataConfig(name=path)}),
+    "data.name, a folder": (images, lambda path: {"data": DataConfig(name=path)}),
+    "new_data": (archive, lambda path: {"new_clients": 2, "new_data": path}),
+    "partition.path": (archive, lambda path: {"partition": PartitionConfig(kind="file", path=path)}),
+}
+
+
+@pytest.mark.parametrize("field", FILES)
+def test_files_count_by_content_and_not_by_place(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, fields = FILES[field]
+    monkeypatch.chdir(tmp_path)
+
+    def found(name: str) -> RunConfig:
+        return with_plugin(method="local", **fields(name))
+
+    write(tmp_path / "set.npz")
+    config = found("set.npz")
+    assert str(tmp_path / "set.npz") in json.dumps(to_dict(config)) and list(config.contents) == [
+        str(tmp_path / "set.npz")
+    ]
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other" / "copy.npz")
+    assert run_hash(found("other/copy.npz")) == run_hash(config)
+    monkeypatch.chdir(tmp_path / "other")
+    assert resolve(from_dict(to_dict(config))) == config, "it can be repeated from another folder"
+    write(tmp_path / "set.npz", level=9)
+    assert run_hash(found(str(tmp_path / "set.npz"))) != run_hash(config)
+
+
+def test_paths_are_stored_for_any_folder(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_process: Callable[[], None]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for at in (str(tmp_path), "~"):
+        new_process()
+        monkeypatch.chdir(tmp_path.parent)
+        config = with_plugin(f"{tmp_path.name}/mine.py", data=DataConfig(root=at if at == "~" else tmp_path.name))
+        assert config.plugins == (str(plugin),) and config.data.root == str(tmp_path)
+
+
+def test_a_known_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = with_plugin(method="local")
+    images(tmp_path / "digits")
+    assert with_plugin(method="local") == before and before.data.name == "digits" and before.contents == {}
+
+
+# Another run ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_fields_that_differ_are_named(tmp_path: Path) -> None:
+    run(worlds.request(out=str(tmp_path)))
+    with pytest.raises(ConfigError) as stop:
+        run(worlds.request("fedprox", hyper={"mu": 2.0}, out=str(tmp_path), seed=1, train={"rounds": 3}))
+    named = 'method: "fedavg" there, "fedprox" here; train.rounds: 6 there, 3 here; seed: 0 there, 1 here'
+    assert str(stop.value) == f"out: {tmp_path} holds another run ({named}; and 1 more); give another folder"
+    with pytest.raises(ConfigError, match=r"\(method: .*; method.mu: null there, 2.0 here\)"):
+        run(worlds.request("fedprox", hyper={"mu": 2.0}, out=str(tmp_path)))
+    with pytest.raises(ConfigError, match=r"train.lr-milestones: \[\] there, \[2\] here; train.lr-decay"):
+        run(worlds.request(out=str(tmp_path), train={"rounds": 3, "lr_milestones": (2,), "lr_decay": 0.5}))

@@ -1,0 +1,174 @@
+"""Requests that cannot be met, from Python and from the command line: one line each, before any work."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semcom
+from semcom.cli import main as cli
+from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig
+from semcom.engine.train.visit import View
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.registry import METHODS
+from semcom.runs.folder import SUMMARY
+from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
+from tests import worlds
+
+
+def refused(config: Any) -> str:
+    """The one line with which a request is refused."""
+    with pytest.raises(ConfigError) as stop:
+        resolve(config)
+    assert "\n" not in str(stop.value)
+    return str(stop.value)
+
+
+# What Python may give ------------------------------------------------------------------------------------------------
+
+FIELDS = {"train": {"rounds": 3, "lr_milestones": [2]}, "model": {"features": 8}, "channel": {"kind": "rayleigh"}}
+
+
+def test_sections_may_be_tables_of_fields() -> None:
+    expected = RunConfig(
+        method="fedavg",
+        train=TrainConfig(rounds=3, lr_milestones=(2,)),
+        model=ModelConfig(features=8),
+        channel=semcom.ChannelConfig(kind="rayleigh"),
+    )
+    assert resolve(RunConfig(method="fedavg", **FIELDS)) == resolve(expected)  # type: ignore[arg-type]
+    assert resolve({"method": "fedavg", **FIELDS}) == resolve(expected)  # type: ignore[arg-type]
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"train": 3}, "train: 3 is not a table of fields"),
+    ({"train": None}, "train: None is not a table of fields"),
+    ({"train": ModelConfig()}, "train: ModelConfig("),
+    ({"train": {"round": 3}}, "train.round: no such field; known are rounds,"),
+    ({"train": {3: 3}}, "train.3: no such field"),
+    ({"plugins": "x.py"}, "plugins: 'x.py' is not a list, each a text"),
+    ({"plugins": (3,)}, "plugins: (3,) is not a list, each a text"),
+    ({"method": 3}, "method: 3 is not a text"),
+    ({"method": None}, "method: None is not a text"),
+    ({"method": ["fedavg"]}, "method: ('fedavg',) is not a text"),
+    ({"clients": "few"}, "clients: 'few' is not a whole number"),
+    ({"device": 0}, "device: 0 is not a text"),
+    ({"out": Path("x")}, "out: PosixPath('x') is not a text"),
+    ({"channel": {"kind": ["awgn"]}}, "channel.kind: ('awgn',) is not a text"),
+    ({"contents": {"x": 3}}, "contents: {'x': 3} is not a table from a text to a text"),
+    ({"hyper": 3}, "hyper: 3 is not a table of fields"),
+    ({"out": ""}, "out: '' is no path"),
+    ({"data": {"name": ""}}, "data.name: '' is no path"),
+    ({"data": {"root": ""}}, "data.root: '' is no path"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), WRONG, ids=[message.split(" is ")[0] for _, message in WRONG])
+def test_wrong_types_are_one_line(fields: dict[str, Any], message: str) -> None:
+    assert refused(RunConfig(**fields)).startswith(message)
+
+
+@pytest.mark.parametrize("config", ["fedavg", None, [1, 2], 3])
+def test_what_is_no_configuration(config: Any) -> None:
+    assert refused(config) == f"config: {config!r} is not a table of fields"
+
+
+# The folder ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_above_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    for out in ("file", "file/sub", "file/sub/deep"):
+        with pytest.raises(ConfigError, match=r"^out: .*file is a file; give a folder$"):
+            run(worlds.request(out=str(tmp_path / out)))
+
+
+def test_a_finished_run_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = worlds.request(out=str(tmp_path), train={"rounds": 1})
+    with caplog.at_level(logging.INFO):
+        first = run(config)
+        assert not caplog.messages
+        day = datetime.datetime(2026, 11, 22, 12)
+        os.utime(tmp_path / SUMMARY, (day.timestamp(), day.timestamp()))
+        assert run(config).summary == first.summary
+    assert caplog.messages == [f"finished before: result of {tmp_path} (2026-11-22), nothing was trained"]
+    assert caplog.records[0].levelno == logging.WARNING, "Python shows it without any setting"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "3", "null", '"fedavg"'])
+def test_a_stored_configuration_that_is_no_table(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert cli.main(["train", "fedavg", "--config", str(tmp_path / "config.json")]) == 2
+    shown = json.loads(text)
+    assert capsys.readouterr().err == f"semcom: error: config: {shown!r} is not a table of fields\n"
+
+
+# Methods without views -----------------------------------------------------------------------------------------------
+
+
+class Nothing(FedAvg):
+    """Trains and shows nothing."""
+
+    found: Any = {}
+
+    def round(self, state: Any, world: Any) -> Any:
+        raise AssertionError("it was trained")
+
+    def views(self, state: Any, world: Any) -> Any:
+        return self.found
+
+
+class Late(Nothing):
+    """Shows something at the end."""
+
+    def round(self, state: Any, world: Any) -> Any:
+        return FedAvg.round(self, state, world)
+
+    def views(self, state: Any, world: Any) -> dict[str, View]:
+        return {}
+
+    def finish(self, state: Any, world: Any) -> dict[str, View]:
+        return FedAvg.views(self, state, world)
+
+
+@pytest.fixture(autouse=True)
+def methods() -> Iterator[None]:
+    METHODS.register("test-nothing")(Nothing)
+    METHODS.register("test-late")(Late)
+    yield
+    METHODS._added.pop("test-nothing")
+    METHODS._added.pop("test-late")
+
+
+@pytest.mark.parametrize("found", [{}, None, {"global": 3}, [1]], ids=str)
+def test_a_method_without_views_is_refused_before_training(
+    found: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Nothing, "found", found)
+    with pytest.raises(ConfigError) as stop:
+        run(worlds.request("test-nothing", out=str(tmp_path / "out")))
+    wanted = "without a `finish`, it has to give at least one View by name"
+    assert str(stop.value) == f"method: `views` of test-nothing gives {found!r}; {wanted}"
+    assert list(tmp_path.iterdir()) == [], "something was written"
+    assert run(worlds.request("test-late", train={"rounds": 1})).summary["accuracy"] > 0
+
+
+def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Per-FedAvg's views take a step of every client."""
+    request = worlds.request("perfedavg", train={"rounds": 2})
+    checked = run(request)
+    monkeypatch.setattr("semcom.runs.runner.Runner._check_views", lambda self: None)
+    plain = run(dataclasses.replace(request))
+    clock = ("seconds", "samples_per_second")
+    assert {n: v for n, v in checked.summary.items() if n not in clock} == {
+        n: v for n, v in plain.summary.items() if n not in clock
+    }
