@@ -1,4 +1,4 @@
-"""What a run takes at the least, against what is free: a request that is too large is refused before any work.
+"""Bounds on the size of a run: a request that takes more memory than is free is refused before any work.
 
 Estimates are lower bounds, so that nothing is refused that would have fitted; what they miss and the system then
 refuses ends a run with one line (`within_memory`). Legend: K clients, k clients at once, C classes, d features.
