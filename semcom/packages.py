@@ -1,4 +1,4 @@
-"""Whether the packages that come with semcom are the ones that Python finds: their names are plain words."""
+"""Check that Python finds the packages that come with semcom: their names are plain words, which a user may take."""
 
 from __future__ import annotations
 

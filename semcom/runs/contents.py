@@ -1,4 +1,4 @@
-"""What a run reads: paths that hold from any folder, and digests of what lies there, which are part of its identity."""
+"""Paths that hold from any folder, and digests of what lies there: what a run reads is part of its identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semcom.runs.plugins import absolute, digest_of
 
 
 def locate(config: RunConfig) -> RunConfig:
-    """A configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
+    """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
 
     Its plug-ins have been loaded. A path where nothing lies stays as it is: who reads it says what is wrong.
 

@@ -15,6 +15,7 @@ from semcom.engine.links import build_link
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.contents import locate
+from semcom.runs.limits import check_size
 from semcom.runs.newcomers import check as check_newcomers
 from semcom.runs.plugins import load_plugins
 
@@ -50,6 +51,7 @@ def _resolve(request: RunConfig) -> Resolved:
         config = dataclasses.replace(config, partition=shots)
     config = dataclasses.replace(config, channel=_fill_channel(config.channel))
     check(config)
+    check_size(config)
     config.hyper.check()
     config = _fill_from(config, build_link(config))
     HEADS.get(config.model.head)

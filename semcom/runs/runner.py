@@ -32,6 +32,7 @@ from semcom.runs import checkpoint
 from semcom.runs.evaluation import evaluate, headlines, is_due
 from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images
+from semcom.runs.limits import MemoryShort, check_work, within_memory
 from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve
 
@@ -110,12 +111,14 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
-    clock = Clock(profile, find_device(config.device))
-    with clock("setup"):
+    device = find_device(config.device)
+    clock = Clock(profile, device)
+    with clock("setup"), within_memory():
         keep_freed_memory()
         images = read_images(config)
+        check_work(config, images, device)
     others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
-    with folder.open() if folder is not None else nullcontext(), others as ranks:
+    with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
         return Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
 
 
@@ -167,8 +170,9 @@ class Runner:
     def run(self) -> Result:
         """All rounds that are not done yet, the method's last stage, new clients, then the summary."""
         try:
-            summary = self._run()
-        except WriteError as error:
+            with within_memory():
+                summary = self._run()
+        except (WriteError, MemoryShort) as error:
             raise RunError(f"{self._where()}: {error}; last good state: {self._kept()}") from error
         self.tally.team = ALONE  # the others have ended, or go their own way
         out = self.folder.path if self.folder else None

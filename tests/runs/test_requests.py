@@ -16,7 +16,7 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig
-from semcom.engine.train.visit import View
+from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.folder import SUMMARY

@@ -1,0 +1,138 @@
+"""Bounds on the size of a run: a request that takes more memory than is free is refused before any work.
+
+Estimates are lower bounds, so that nothing is refused that would have fitted; what they miss and the system then
+refuses ends a run with one line (`within_memory`). Legend: K clients, k clients at once, C classes, d features.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from semcom.config import ConfigError, Resolved, RunError
+from semcom.data.federation import Federation
+from semcom.engine.host.memory import free_memory
+from semcom.engine.random import global_draws
+from semcom.engine.train.precision import dtype_of
+from semcom.models.own import own_layers
+from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.images import Images
+
+CLIENT = 400
+"""Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
+PROCESS = 200 << 20
+"""Bytes of a process that has imported torch, beyond what processes share."""
+LARGEST = 2**63 - 1
+"""The largest whole number of NumPy and torch."""
+
+
+class MemoryShort(RunError):
+    """The system gave no more memory."""
+
+
+def check_size(config: Resolved) -> None:
+    """Refuses what is too large whatever the data are: numbers, clients and processes of a resolved configuration.
+
+    Raises ConfigError that names the field, what it would take, and what there is.
+    """
+    _check_numbers(config, "")
+    clients = {"clients": config.clients, "new-clients": config.new_clients}
+    most = max(clients, key=lambda name: clients[name])
+    _compare(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
+    if config.processes > 1:
+        each = PROCESS + CLIENT * sum(clients.values())
+        _compare("processes", config.processes, "they take", config.processes * each)
+
+
+def check_work(config: Resolved, images: Images, device: torch.device) -> None:
+    """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size`."""
+    for encoder in dict.fromkeys(config.model.encoder.split(",")):
+        _check_model(config, encoder, images.members, device)
+    steps, epochs = config.train.local_steps, config.train.local_epochs
+    largest = max(epochs) if isinstance(epochs, tuple) else epochs or 1
+    if steps is None:
+        _check_visits(config, "train.local-epochs", epochs, images.members, largest, None, device)
+    else:
+        _check_visits(config, "train.local-steps", steps, images.members, 1, steps, device)
+    if images.newcomers is not None:
+        _check_visits(config, "new-steps", config.new_steps, images.newcomers, 1, config.new_steps, device)
+
+
+@contextmanager
+def within_memory() -> Iterator[None]:
+    """Within it, memory that the system refuses is a MemoryShort, in one line."""
+    try:
+        yield
+    except RunError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        amount = re.search(r"allocate ([\d.]+ \w+)", str(error))
+        wanted = f": {amount[1]} more were wanted" if amount else ""
+        raise MemoryShort(f"there is not enough memory{wanted}") from error
+
+
+def _check_numbers(part: object, prefix: str) -> None:
+    """Raises ConfigError for a whole number that can be no size; a seed can be any."""
+    for field in dataclasses.fields(part):  # type: ignore[arg-type]
+        value, flag = getattr(part, field.name), f"{prefix}{field.name}".replace("_", "-")
+        if dataclasses.is_dataclass(value):
+            _check_numbers(value, f"{'method' if flag == 'hyper' else flag}.")
+        for v in value if isinstance(value, tuple) else (value,):
+            if isinstance(v, int) and v > LARGEST and flag != "seed":
+                raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
+
+
+def _check_model(config: Resolved, encoder: str, members: Federation, device: torch.device) -> None:
+    """A model is there as it begins, as a record, and k times with its gradients."""
+    d, itemsize = config.model.features, dtype_of(config.precision).itemsize
+    numbers = _numbers(config, encoder, members)
+    k = 1 if config.chunk == "auto" else min(config.chunk, config.participants)
+    one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
+    _compare("model.features", d, one, 4 * numbers * itemsize, device)
+    many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
+    _compare("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize, device)
+
+
+def _numbers(config: Resolved, encoder: str, members: Federation) -> int:
+    """Parameters and buffers of a client's model. Raises ConfigError for a network that cannot even be described."""
+    channels, d, classes = members.images.shape[1], config.model.features, len(members.classes)
+    try:
+        with torch.device("meta"), global_draws("size"):
+            parts = own_layers(ENCODERS.get(encoder)(channels, d)), own_layers(HEADS.get(config.model.head)(d, classes))
+        return sum(t.numel() for part in parts for t in part.state_dict().values())
+    except Exception as error:  # whatever a network of the user's raises
+        reason = " ".join(str(error).split()) or type(error).__name__
+        names = f"{encoder!r} or {config.model.head!r}"
+        raise ConfigError(f"model: {names} cannot be made with {d} features and {classes} classes ({reason})") from None
+
+
+def _check_visits(
+    config: Resolved,
+    field: str,
+    value: object,
+    federation: Federation,
+    epochs: int,
+    steps: int | None,
+    device: torch.device,
+) -> None:
+    """Compare a client's visits of a round: they are laid out at once, an index each and what it meets on the link."""
+    owned, batch = int(federation.train.sizes.max()), config.train.batch_size
+    visits = owned * epochs if steps is None else steps * min(batch, owned)
+    taken = -(-owned // batch) * epochs if steps is None else steps
+    ideal = config.channel.kind == "ideal" or not config.train.through_link
+    met = 0 if ideal else config.model.features * dtype_of(config.precision).itemsize
+    _compare(field, value, f"{visits:,} visits of a client in a round take", 8 * taken + (8 + met) * visits, device)
+
+
+def _compare(field: str, value: object, what: str, needed: int, device: torch.device | None = None) -> None:
+    """Raises ConfigError where more bytes are needed than are free on the device, or on the host."""
+    free = free_memory(device or torch.device("cpu"))
+    if needed > free:
+        amounts = f"at least {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"
+        raise ConfigError(f"{field}: {value} is too large: {what} {amounts}")
