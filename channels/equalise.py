@@ -21,13 +21,13 @@ EQUALISERS = get_args(Equaliser)
 def equalise(
     name: str, gain: Tensor | None, no: Tensor, estimate: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Weights w and effective gains a = w h of equaliser `name`; None stands for 1.
+    """Return weights w and effective gains a = w h of equaliser `name`; None stands for 1.
 
     Args:
         name: one of `EQUALISERS`.
         gain: complex gains h, or None where the channel does not fade: then there is nothing to equalise.
         no: noise variance per complex symbol, real, broadcastable to `gain`.
-        estimate: what the receiver takes for h; None: h itself.
+        estimate: complex gains g that the receiver takes for h; None: h itself.
 
     A gain of exactly zero (of samples that only pad) gets weight zero, not NaN.
     """

@@ -28,7 +28,7 @@ class Ideal(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """Nothing is random. Raises ValueError when `d` is odd."""
+        """Draw nothing. Raises ValueError when `d` is odd."""
         check_even(d)
         return {}
 
@@ -68,17 +68,17 @@ class Rayleigh(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """As `Link.draw`, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
+        """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks = self.gains(fading_shape(coherence, sizes, d // 2), generator, dtype)
         return drawn | {"fading": spread(blocks, coherence, sizes)}
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        """Independent h of `shape`, complex."""
+        """Draw independent h of `shape`, complex."""
         return complex_normal(shape, generator, dtype)
 
     def gain(self, drawn: Realisation) -> Tensor:
-        """h."""
+        """Return h per symbol."""
         return drawn["fading"]
 
 
@@ -105,7 +105,7 @@ class Rician(Rayleigh):
     options: Options
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        """As `Rayleigh.gains`, with the line of sight."""
+        """Draw as `Rayleigh` does, with the line of sight."""
         scattered = super().gains(shape, generator, dtype)
         angle = 2 * torch.pi * torch.rand(*shape, generator=generator, dtype=dtype, device=generator.device)
         k = 10 ** (self.options.k_factor_db / 10)
@@ -113,13 +113,13 @@ class Rician(Rayleigh):
 
 
 def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int]:
-    """Independent gains of a round, (blocks, gains per block), for mini-batches of `sizes` with s symbols a sample."""
+    """Return the independent gains of a round, (blocks, gains per block), for mini-batches with s symbols a sample."""
     blocks = {"symbol": sum(sizes), "sample": sum(sizes), "batch": len(sizes), "round": 1}[coherence]
     return blocks, s if coherence == "symbol" else 1
 
 
 def spread(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
-    """Gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
+    """Return gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))

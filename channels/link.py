@@ -1,4 +1,4 @@
-"""What all links share: noise, equaliser, the split gradient, the meter. A channel is a short subclass.
+"""Base of all links: noise, equaliser, the split gradient, the meter. A channel is a short subclass.
 
 For example, Nakagami fading with whole m, where |h|^2 is the mean of m independent exponentials:
 
@@ -45,16 +45,16 @@ Realisation = Mapping[str, Tensor]
 
 
 class Cost(NamedTuple):
-    """What transmissions take from a client's part of the band, `[n]` each."""
+    """Costs of transmissions to a client's part of the band, `[n]` each."""
 
     uses: np.ndarray
-    """Complex channel uses: time times bandwidth, with all that is not data."""
+    """Complex channel uses: time times bandwidth, pilots and prefixes included."""
     energy: np.ndarray
-    """In units of Es, the energy of one symbol."""
+    """Energy in units of Es, that of one symbol."""
 
 
 class Link:
-    """`y = h x + sqrt(no) n` per complex symbol, h = 1 unless a subclass says otherwise, no = 10^(-snr_db / 10).
+    """Link with `y = h x + sqrt(no) n` per complex symbol, no = 10^(-snr_db / 10); h = 1 unless a subclass has another.
 
     Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
 
@@ -83,7 +83,7 @@ class Link:
             one_of("downlink", self.downlink, DOWNLINKS)
 
     options: BaseOptions
-    """The link's options; what was left open (None) is filled in as soon as the link knows it, at last by `in_band`."""
+    """Options of the link; open ones (None) are filled in as soon as the link knows them, at last by `in_band`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -96,37 +96,37 @@ class Link:
         self.downlink: str = getattr(options, "downlink", "noisy")
 
     shares: tuple[float, ...] | None = None
-    """Each client's part of the band, summing to 1; None: those that take part share it equally."""
+    """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None
-    """The band of all clients, where the link knows it."""
+    """Band of all clients, if the link knows it."""
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """This link, where clients share its band.
+        """Return this link with its band shared by the clients.
 
         Args:
             clients: K.
-            active: how many of them take part at a time.
-            batch: samples of a client's mini-batch: a link may size its band by that.
+            active: number of those that take part at a time.
+            batch: samples of a client's mini-batch, by which a link may size its band.
             d: real features per sample.
 
         Raises:
-            ValueError: where they do not fit.
+            ValueError: for clients that do not fit into it.
         """
         return self
 
     def of(self, client: int) -> Link:
-        """This link as one of the clients has it; draw its realisations from that."""
+        """Return this link as one of the clients has it, from which its realisations are drawn."""
         return self
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
-        """What mini-batches of `numbers` `[n]` real numbers take, each on its own, for `clients` `[n]`."""
+        """Return the cost of mini-batches of `numbers` `[n]` real numbers, each on its own, for `clients` `[n]`."""
         symbols = np.ceil(numbers / 2)
         return Cost(symbols, symbols)
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """One client's realisation for all mini-batches of a round: a row per visited sample, `[sum(sizes), ...]`.
+        """Draw one client's realisation for all mini-batches of a round: a row per visited sample, `[sum(sizes), ...]`.
 
         Args:
             sizes: sizes of the mini-batches, in the order of visiting.
@@ -148,7 +148,7 @@ class Link:
         return None
 
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """What the receiver takes for h, from stacked `drawn`; None: it knows h.
+        """Return the gain that the receiver takes for h, from stacked `drawn`; None: it knows h.
 
         `deviation` is sqrt(no), real, broadcastable to the symbols.
         """
@@ -167,19 +167,19 @@ class Link:
         down_meter: Meter | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Scales features `[k, b, d]` to mean square 1, sends them, and returns them as received, `[k, b, d]`.
+        """Scale features `[k, b, d]` to mean square 1, send them, and return them as received, `[k, b, d]`.
 
         Args:
             features: float32 or float64, d even.
-            up: what was drawn, stacked over clients: `[k, b, ...]`.
+            up: realisation of the uplink, stacked over clients: `[k, b, ...]`.
             snr_db: `[k]`, uplink SNR in dB; inf for no noise.
             down: the same for the gradient's way back (None, or a link with an ideal downlink: the gradient is exact).
             down_snr_db: `[k]`, SNR of that way (None: as `snr_db`).
             mask: bool `[k, b]`, False for samples that only pad: they get no gradient and count nowhere.
             meter: adds up the received SNR of the uplink.
             down_meter: the same for the downlink, when the gradient passes.
-            check: whether to look for features that are not finite, for which the host waits for the device. Training
-                leaves it out at each step: there, what is not finite shows in the loss.
+            check: look for features that are not finite, for which the host waits for the device. Training does not at
+                each step: there they show in the loss.
 
         Raises:
             ValueError: when d is odd, or a feature is not finite.
@@ -196,18 +196,18 @@ class Link:
         return received
 
     def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
-        """Equalised symbols for complex `symbols` `[k, ..., n]` that the caller scaled to E|x|^2 = 1.
+        """Send complex symbols `[k, ..., n]` that the caller scaled to E|x|^2 = 1, and return them as equalised.
 
         Args:
             symbols: complex64 or complex128.
-            up: what was drawn for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
+            up: realisation for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
             snr_db: `[k]`, in dB; inf for no noise.
             meter: adds up the received SNR.
         """
         return self._hop(up, snr_db, symbols, meter).send(symbols, 1.0, None)
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """The realisation `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+        """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         gain, deviation = self.gain(drawn), no.sqrt()
         weight, effective = equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
@@ -227,5 +227,5 @@ def _check_declaration(link: type[Link]) -> None:
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """Circular complex Gaussian numbers with E|z|^2 = 1, of the complex type that belongs to the real `dtype`."""
+    """Draw circular complex Gaussian numbers with E|z|^2 = 1, of the complex type that belongs to the real `dtype`."""
     return torch.randn(*shape, generator=generator, dtype=dtype.to_complex(), device=generator.device)

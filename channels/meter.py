@@ -1,4 +1,4 @@
-"""Measures the SNR that a receiver really had."""
+"""Meter of the SNR that a receiver really had."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from channels.power import to_features
 
 
 class Meter:
-    """Adds up received signal power |h x|^2 and noise power |n|^2, in units of the transmit power.
+    """Meter that adds up received signal power |h x|^2 and noise power |n|^2, in units of the transmit power.
 
     The sums `signal` and `noise` are 0-dim float64 tensors on the device of the link (None before the first use),
     so adding never waits for the device. Padding does not count. A link without noise adds none.
@@ -22,11 +22,11 @@ class Meter:
         self.noise: Tensor | None = None
 
     def add(self, signal: Tensor, noise: Tensor | None, unit: Tensor | float, mask: Tensor | None) -> None:
-        """Adds one transmission.
+        """Add one transmission.
 
         Args:
             signal: faded symbols h x, complex `[k, ..., n]`.
-            noise: what was added to them, of the same shape (None: nothing).
+            noise: that was added to them, of the same shape (None: none).
             unit: r.m.s. of unit-power symbols in these tensors, broadcastable to `[k, ..., 1]`.
             mask: bool `[k, ...]`, True for valid samples (None: for all).
         """
@@ -36,13 +36,13 @@ class Meter:
         self.noise = disturbed if self.noise is None else self.noise + disturbed
 
     def snr_db(self) -> float:
-        """Received SNR in dB over all that was added: inf without noise, nan when nothing was sent. Synchronises."""
+        """Return the received SNR in dB: inf without noise, nan when nothing was sent. Waits for the device."""
         signal = 0.0 if self.signal is None else float(self.signal)
         noise = 0.0 if self.noise is None else float(self.noise)
         return ratio_db(signal, noise)
 
     def take(self, device: torch.device) -> Tensor:
-        """The sums of signal and noise, float64 `[2]` on `device`, and begins again."""
+        """Return the sums of signal and noise, float64 `[2]` on `device`, and begin again."""
         none = torch.zeros((), dtype=torch.float64, device=device)
         sums = torch.stack([none if t is None else t for t in (self.signal, self.noise)])
         self.signal = self.noise = None
@@ -50,14 +50,14 @@ class Meter:
 
 
 def ratio_db(signal: float, noise: float) -> float:
-    """An SNR in dB from the two powers: inf without noise, nan without a signal."""
+    """Return an SNR in dB from the two powers: inf without noise, nan without a signal."""
     if signal == 0.0 or noise == 0.0:
         return math.nan if signal == 0.0 else math.inf
     return 10.0 * math.log10(signal / noise)
 
 
 def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-    """Sum of |symbol / unit|^2 over valid samples, 0-dim float64; where the unit is zero nothing was sent."""
+    """Return the sum of |symbol / unit|^2 over valid samples, 0-dim float64; with a unit of zero nothing was sent."""
     power = torch.linalg.vector_norm(to_features(symbols), dim=-1).square()
     if isinstance(unit, Tensor):
         power = power / unit.squeeze(-1).square().clamp_min(torch.finfo(power.dtype).tiny)

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PAIR = math.sqrt(2.0)
-"""r.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
+"""R.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
 
 
 def normalise_power(features: Tensor) -> Tensor:
-    """Features `[..., d]` scaled per sample to mean square 1; differentiable.
+    """Scale features `[..., d]` per sample to mean square 1; differentiable.
 
     Zero vectors stay zero and get a zero gradient, and so does an r.m.s. below the square root of the smallest normal
     number (1e-19 in float32), whose square cannot be represented.
@@ -29,7 +29,7 @@ def normalise_power(features: Tensor) -> Tensor:
 
 
 class _Normalise(torch.autograd.Function):
-    """y = x / rms(x), with dx = (dy - y mean(y dy)) / rms(x): half the work of what autograd derives."""
+    """Function y = x / rms(x) with dx = (dy - y mean(y dy)) / rms(x): half the work of the derivative by autograd."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor) -> Tensor:
@@ -50,12 +50,12 @@ class _Normalise(torch.autograd.Function):
 
 
 def to_pairs(features: Tensor) -> Tensor:
-    """Real `[..., d]` as complex `[..., d/2]`: `x[2i] + j x[2i+1]`. Shares memory where it can."""
+    """View real `[..., d]` as complex `[..., d/2]`: `x[2i] + j x[2i+1]`. Copies what is not contiguous."""
     return torch.view_as_complex(features.contiguous().unflatten(-1, (-1, 2)))
 
 
 def to_features(pairs: Tensor) -> Tensor:
-    """Inverse of `to_pairs`: complex `[..., s]` as real `[..., 2 s]`. Shares memory."""
+    """View complex `[..., s]` as real `[..., 2 s]`, the inverse of `to_pairs`."""
     return torch.view_as_real(pairs.resolve_conj()).flatten(-2)
 
 
@@ -69,6 +69,6 @@ def check_finite(features: Tensor, mask: Tensor | None) -> None:
 
 
 def check_even(d: int) -> None:
-    """Raises ValueError when `d` real features cannot be paired into complex symbols."""
+    """Raise ValueError when `d` real features cannot be paired into complex symbols."""
     if d < 2 or d % 2:
         raise ValueError(f"features: dimension {d} is odd or empty; two real features make one complex symbol")

@@ -1,4 +1,4 @@
-"""Names for things that users may add: links here; methods, datasets, encoders and heads in `semcom`."""
+"""Registry of things that users may add: links here; methods, datasets, encoders and heads in `semcom`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
 
 @contextmanager
 def registering(source: str) -> Iterator[None]:
-    """Within it, names that are registered belong to `source`, a plug-in, and no other plug-in can take them."""
+    """Let names that are registered within it belong to `source`, a plug-in: no other plug-in can take them."""
     token = _SOURCE.set(source)
     try:
         yield
@@ -26,11 +26,11 @@ def registering(source: str) -> Iterator[None]:
 
 
 class Registry(Generic[T]):
-    """Maps names to objects; built-in entries are imported only when they are asked for.
+    """Mapping of names to objects; built-in entries are imported only when they are asked for.
 
     Args:
-        kind: what the names are called in an error ("method", "dataset", ...).
-        builtin: name -> "module:attribute" of the entries that ship with the package.
+        kind: word for an entry in an error ("method", "dataset", ...).
+        builtin: "module:attribute" of each entry that ships with the package, by name.
     """
 
     def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
@@ -40,11 +40,11 @@ class Registry(Generic[T]):
         self._sources: dict[str, str | None] = {}
 
     def names(self) -> list[str]:
-        """All known names: the built-in ones in their order, then the added ones."""
+        """Return all known names: the built-in ones in their order, then the added ones."""
         return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that adds an object under `name`; a built-in or another plug-in's name is taken (ValueError)."""
+        """Return a decorator that adds an object under `name`. Raises ValueError for a name that is taken."""
         if name in self._builtin:
             raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
         source, owner = _SOURCE.get(), self._sources.get(name)
@@ -61,7 +61,7 @@ class Registry(Generic[T]):
         return name in self._added or name in self._builtin
 
     def get(self, name: str) -> T:
-        """The entry called `name`; ValueError names what would have been accepted."""
+        """Return the entry called `name`. Raises ValueError for an unknown name, with those that are known."""
         if name in self._added:
             return self._added[name]
         if name not in self._builtin:
@@ -70,7 +70,7 @@ class Registry(Generic[T]):
         return getattr(importlib.import_module(module), attribute)
 
     def unknown(self, name: str) -> str:
-        """What is to be said of a name that is not here, in one line."""
+        """Return the error message for an unknown name, in one line."""
         near = difflib.get_close_matches(name, self.names(), n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"{self.kind} {name!r} is unknown: {hint}known are {', '.join(self.names())}"

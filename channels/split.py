@@ -21,23 +21,23 @@ from channels.power import PAIR, to_features, to_pairs
 
 @dataclass(frozen=True)
 class Hop:
-    """One realised crossing of the channel; None stands for a gain of 1, a weight of 1, or no noise."""
+    """Realised crossing of the channel; None stands for a gain of 1, a weight of 1, or no noise."""
 
     gain: Tensor | None
-    """h, complex, broadcastable to the symbols `[k, ..., n]`."""
+    """Gain h, complex, broadcastable to the symbols `[k, ..., n]`."""
     weight: Tensor | None
-    """w of the equaliser."""
+    """Weight w of the equaliser."""
     effective: Tensor | None
-    """a = w h."""
+    """Effective gain a = w h."""
     noise: Tensor | None
-    """n, complex `[k, ..., n]`, E|n|^2 = 1."""
+    """Noise n, complex `[k, ..., n]`, E|n|^2 = 1."""
     deviation: Tensor
-    """sqrt(no), real `[k, 1, ...]`."""
+    """Standard deviation sqrt(no) of the noise, real `[k, 1, ...]`."""
     meter: Meter | None = None
-    """Where the received SNR is added up."""
+    """Meter that adds up the received SNR."""
 
     def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-        """Equalised symbols at the other end.
+        """Return equalised symbols as they arrive at the other end.
 
         `unit` is the r.m.s. that symbols of unit power have in this tensor. Scaling to unit power, sending and scaling
         back is the same as scaling the noise by `unit`; written so, nothing is divided and zero stays harmless.
@@ -52,17 +52,17 @@ class Hop:
 
 
 class Split(torch.autograd.Function):
-    """Normalised features `[k, b, d]` up, their gradient down. Not for use inside vmap."""
+    """Function that sends normalised features `[k, b, d]` up and their gradient down. Not for use inside vmap."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, up: Hop, down: Hop | None, mask: Tensor | None) -> Tensor:
-        """Received features `[k, b, d]`; with `down=None` the gradient is exact."""
+        """Return received features `[k, b, d]`; with `down=None` the gradient is exact."""
         ctx.effective, ctx.down, ctx.mask = up.effective, down, mask
         return to_features(up.send(to_pairs(features), PAIR, mask)).clone()
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        """Gradient with respect to the features as the client gets it; zero for masked samples."""
+        """Return the gradient with respect to the features as the client gets it; zero for masked samples."""
         gradient = _valid(grads[0], ctx.mask)
         pairs = to_pairs(gradient)
         if ctx.down is not None:
@@ -74,12 +74,12 @@ class Split(torch.autograd.Function):
 
 
 def _valid(gradient: Tensor, mask: Tensor | None) -> Tensor:
-    """`gradient` `[k, b, d]` with zeros where the mask `[k, b]` is False."""
+    """Return a gradient `[k, b, d]` with zeros for samples that the mask `[k, b]` leaves out."""
     return gradient if mask is None else torch.where(mask.unsqueeze(-1), gradient, 0.0)
 
 
 def _rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
-    """r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]` that are zero for masked samples; those do not count."""
+    """Return the r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]`; masked samples are zero and do not count."""
     norm = torch.linalg.vector_norm(to_features(pairs), dim=(-2, -1), keepdim=True)  # 60 times the speed of complex
     if mask is None:
         return norm / math.sqrt(pairs.shape[-2] * pairs.shape[-1])

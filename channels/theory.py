@@ -1,4 +1,4 @@
-"""Closed forms of the physical layer as functions of the SNR: what `semcom channel-check` and the figures compare with.
+"""Closed forms of the physical layer as functions of the SNR, for `semcom channel-check` and the figures.
 
 SNR is Es/N0 in dB, `snr_db = 10 log10(1 / no)` with E|symbol|^2 = E|h|^2 = 1; Eb/N0 is `1 / (no bits)`. Every function
 takes a number or a NumPy array and returns the same. Powers and errors are in units of the transmit power per symbol.
@@ -25,17 +25,17 @@ KURTOSIS = 2.0
 
 
 def noise_power(snr_db: Real) -> Real:
-    """no, the noise variance per complex symbol."""
+    """Return no, the noise variance per complex symbol."""
     return 10.0 ** (-snr_db / 10.0)
 
 
 def gaussian_tail(x: Real) -> Real:
-    """Q(x) = P(N(0, 1) > x)."""
+    """Return Q(x) = P(N(0, 1) > x)."""
     return stats.norm.sf(x)
 
 
 def rayleigh_tail(power: Real) -> Real:
-    """Mean of Q(sqrt(2 `power` |h|^2)) over Rayleigh fading: (1 - sqrt(p / (1 + p))) / 2 [Proakis, 13.3].
+    """Return the mean of Q(sqrt(2 `power` |h|^2)) over Rayleigh fading: (1 - sqrt(p / (1 + p))) / 2 [Proakis, 13.3].
 
     Written without the difference of two numbers near 1, so that it stays exact at a high SNR.
     """
@@ -44,7 +44,7 @@ def rayleigh_tail(power: Real) -> Real:
 
 
 def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights a and factors c with bit error rate sum_i a_i Q(sqrt(2 c_i g)), g = Eb/N0, of Gray-mapped square QAM.
+    """Return a and c of the bit error rate sum_i a_i Q(sqrt(2 c_i g)), g = Eb/N0, of Gray-mapped square QAM.
 
     QPSK (2 bits): a = 1, c = 1. 16-QAM: a = (3, 2, -1) / 4, c = (2/5, 18/5, 10) [Cho]. Exact for
     decisions by the nearest point, which are those of the max-log demapper.
@@ -69,7 +69,7 @@ def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bit_error_rate(bits: int, snr_db: Real, fading: bool = False) -> Real:
-    """Uncoded bit error rate of Gray-mapped square QAM over AWGN, or over Rayleigh fading that the receiver knows.
+    """Return the uncoded bit error rate of Gray-mapped square QAM over AWGN, or over known Rayleigh fading.
 
     Args:
         bits: per symbol; 2 is QPSK, 4 is 16-QAM.
@@ -84,13 +84,16 @@ def bit_error_rate(bits: int, snr_db: Real, fading: bool = False) -> Real:
 
 
 def scaled_exponential_integral(x: Real) -> Real:
-    """e^x E1(x): the mean of 1 / (t + x) over an exponential t of mean 1; e^x does not overflow before E1 vanishes."""
+    """Return e^x E1(x), the mean of 1 / (t + x) over an exponential t of mean 1.
+
+    The product does not overflow, as e^x alone would, before E1 vanishes.
+    """
     large = np.minimum(x, 500.0)
     return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - 1.0 / x) / x)[()]
 
 
 def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
-    """Mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
+    """Return the mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
 
     "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", the biased one, over all h:
     no / (|h|^2 + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
@@ -106,12 +109,12 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
 
 
 def ergodic_capacity(snr_db: Real) -> Real:
-    """Mean of log2(1 + |h|^2 / no) over Rayleigh fading, bit per symbol: e^no E1(no) / ln 2 [Alouini]."""
+    """Return the mean of log2(1 + |h|^2 / no) over Rayleigh fading, bit per symbol: e^no E1(no) / ln 2 [Alouini]."""
     return scaled_exponential_integral(noise_power(snr_db)) / math.log(2)
 
 
 def power_cdf(a: Real, k_factor: float = 0.0) -> Real:
-    """P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
+    """Return P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
 
     Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
     """
@@ -121,10 +124,10 @@ def power_cdf(a: Real, k_factor: float = 0.0) -> Real:
 
 
 def power_variance(k_factor: float = 0.0) -> float:
-    """Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
+    """Return Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
     return (1 + 2 * k_factor) / (1 + k_factor) ** 2
 
 
 def airtime_s(uses: Real, clients: int, bandwidth_hz: float) -> Real:
-    """Seconds that `uses` symbols of a client take when `clients` share the band equally: each has 1/K of it."""
+    """Return the seconds that `uses` symbols of a client take when `clients` share the band: each has 1/K of it."""
     return uses / (bandwidth_hz / clients)

@@ -1,4 +1,4 @@
-"""Checks of what equalisers leave and of uncoded bit errors; Sionna's channels are measured beside ours."""
+"""Checks of equalisers' mean square errors and of uncoded bit errors; Sionna's channels are measured beside ours."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO = 0.1
 LEAST = 0.01
 """|h|^2 below which the mean square error of ZF is not averaged: its mean over all h is infinite."""
 CONSTELLATIONS = {"QPSK": (2, (4.0, 10.0)), "16-QAM": (4, (10.0, 16.0))}
-"""Name -> bits per symbol, SNRs in dB."""
+"""Bits per symbol, and SNRs in dB, of each constellation."""
 Owner = Literal["ours", "Sionna"]
 
 
 def equalisers(lab: Lab) -> Iterator[Finding]:
-    """Mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
+    """Measure the mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
     bits = lab.bits(UNITS, 2, key="equalisers")
     sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
     power = strength(gains(lab, "rayleigh", UNITS, 1, "equalised"))[:, 0]  # of the same realisation as below
@@ -44,7 +44,7 @@ def equalisers(lab: Lab) -> Iterator[Finding]:
 
 
 def bit_errors(lab: Lab) -> Iterator[Finding]:
-    """Bit error rates of max-log decisions: ours, Sionna's, and one against the other."""
+    """Measure bit error rates of max-log decisions: ours, Sionna's, and one against the other."""
     for kind, fades in (("awgn", False), ("rayleigh", True)):
         for name, (bits, levels) in CONSTELLATIONS.items():
             for snr_db in levels:
@@ -59,18 +59,18 @@ def bit_errors(lab: Lab) -> Iterator[Finding]:
 
 
 def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owner: Owner = "ours") -> Tensor:
-    """The share of wrong bits of each symbol, `[symbols]`: 0, 1/bits, ..., 1.
+    """Return the share of wrong bits of each symbol, float64 `[symbols]`: 0, 1/bits, ..., 1.
 
     Over Rayleigh fading each symbol has an h of its own, known to the receiver; bits that share one are not
     independent, so the symbol is the independent unit.
 
     Args:
-        lab: where.
+        lab: device and seed.
         kind: "awgn" or "rayleigh".
         bits: per symbol of a Gray-mapped square QAM.
         snr_db: Es/N0.
-        symbols: how many.
-        owner: whose channel; constellation and max-log demapper are Sionna's for both.
+        symbols: number of symbols.
+        owner: of the channel; constellation and max-log demapper are Sionna's for both.
     """
     parts, key = _sionna(), f"{owner} {kind} {bits} {snr_db}"
     sent = lab.bits(symbols, bits, key=f"bits {key}")
@@ -81,13 +81,13 @@ def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owne
 
 
 def _ours(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
-    """Symbols `[n, 1]` as they arrive through our link."""
+    """Send symbols `[n, 1]` through our link."""
     link = lab.make(kind, equaliser="zf") if kind == "rayleigh" else lab.make(kind)
     return lab.transmit(link, x, snr_db, key)
 
 
 def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
-    """Symbols `[n, 1]` as they arrive through Sionna's channel."""
+    """Send symbols `[n, 1]` through Sionna's channel."""
     parts, no, device = _sionna(), theory.noise_power(snr_db), str(lab.device)
     with lent(lab.generator(f"Sionna {key}")):
         if kind == "awgn":
@@ -98,7 +98,7 @@ def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _sionna() -> SimpleNamespace:
-    """The parts of Sionna that are measured beside ours; torch's global generator is left as it was."""
+    """Import the parts of Sionna that are measured beside ours; torch's global generator is left as it was."""
     with torch.random.fork_rng():  # importing reseeds it
         from sionna.phy.channel import AWGN, FlatFadingChannel
         from sionna.phy.mapping import Demapper, Mapper

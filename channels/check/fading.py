@@ -1,4 +1,4 @@
-"""Checks of fading, all of it as symbols see it: h is what a link makes of the symbol 1 where there is no noise."""
+"""Checks of fading, all of it as symbols see it: h is the answer of a link without noise to the symbol 1."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ K_FACTORS_DB = (0.0, 9.0)
 
 
 def gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
-    """h `[blocks, n]` of samples of n symbols."""
+    """Return h `[blocks, n]` of samples of n symbols."""
     link = lab.make(kind, equaliser="none", **options)
     return lab.transmit(link, lab.ones(blocks, n), math.inf, key)
 
 
 def strength(h: Tensor) -> Tensor:
-    """|h|^2."""
+    """Return |h|^2."""
     return h.real.square() + h.imag.square()
 
 
 def fading(lab: Lab) -> Iterator[Finding]:
-    """Power, its distribution and phase of Rayleigh and Rician fading, and the K-factor of the latter."""
+    """Measure power, its distribution and phase of Rayleigh and Rician fading, and the K-factor of the latter."""
     h = gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     yield from _powers("Rayleigh", h, 0.0)
     yield from _phases(h)
@@ -45,7 +45,7 @@ def fading(lab: Lab) -> Iterator[Finding]:
 
 
 def _turned(lab: Lab) -> Finding:
-    """One complex gain is the same for all symbols; separate ones on I and Q would not be."""
+    """Compare the gains of 1 and j: a complex one is the same for both, separate ones on I and Q would not be."""
     h = gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     link = lab.make("rayleigh", equaliser="none")
     turned = lab.transmit(link, 1j * lab.ones(UNITS, 1), math.inf, "fading")[:, 0]
@@ -53,7 +53,7 @@ def _turned(lab: Lab) -> Finding:
 
 
 def _powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
-    """Moments and distribution of |h|^2."""
+    """Measure moments and distribution of |h|^2."""
     power = strength(h)
     yield mean(f"{name}: E|h|^2", power, 1.0)
     yield mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))
@@ -62,7 +62,7 @@ def _powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
 
 
 def _k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
-    """K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2 with s = K / (1 + K); standard error by the delta method."""
+    """Estimate K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2 with s = K / (1 + K); error by the delta method."""
     r = second_moment("", strength(h), 1 + theory.power_variance(k_factor))
     s = math.sqrt(max(2 - r.measured, 0.0))
     slope = 1 / (2 * s * (1 - s) ** 2) if s else math.inf
@@ -70,7 +70,7 @@ def _k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
 
 
 def _phases(h: Tensor) -> Iterator[Finding]:
-    """Four quadrants, and within them: cos 4 phase."""
+    """Measure the phase of h: its quadrant, and its place within that by cos 4 phase."""
     phase = h.angle()
     for i, place in enumerate(("-pi to -pi/2", "-pi/2 to 0", "0 to pi/2", "pi/2 to pi")):
         low = (i - 2) * math.pi / 2
@@ -79,7 +79,10 @@ def _phases(h: Tensor) -> Iterator[Finding]:
 
 
 def coherence(lab: Lab) -> Iterator[Finding]:
-    """Equal inside a block, independent across blocks: rounds of mini-batches of 3 and 2 samples with 4 symbols."""
+    """Measure coherence in rounds of mini-batches of 3 and 2 samples with 4 symbols.
+
+    Gains are equal inside a block, and independent across blocks.
+    """
     sizes, n, rounds = (3, 2), 4, 2000
     for kind, (name, block) in product(("rayleigh", "rician"), _blocks(sizes, n, lab.device).items()):
         link = lab.make(kind, equaliser="none", coherence=name)
@@ -98,7 +101,7 @@ def coherence(lab: Lab) -> Iterator[Finding]:
 
 
 def _blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, Tensor]:
-    """Coherence -> which block each symbol belongs to, `[samples, n]`, by hand."""
+    """Return the number of each symbol's block, `[samples, n]`, for each coherence, by hand."""
     samples = sum(sizes)
     sample = torch.arange(samples, device=device)[:, None].expand(samples, n)
     batch = torch.tensor([i for i, size in enumerate(sizes) for _ in range(size)], device=device)
@@ -111,9 +114,9 @@ def _blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, T
 
 
 def received_snr(lab: Lab, kind: str, snr_db: float, blocks: int, **options: str | float) -> tuple[Tensor, float]:
-    """SNR of blocks of 8 symbols as a receiver measures it, `[blocks]`, and the relative error of its noise power.
+    """Return the measured SNR of blocks of 8 symbols, `[blocks]`, and the relative error of its noise power.
 
-    Power of h over that of the noise, which is the same for all blocks and measured over all of them.
+    The SNR is the power of h over that of the noise, which is the same for all blocks and measured over all of them.
     """
     n, key = 8, f"received snr {kind} {snr_db} {options}"
     h = gains(lab, kind, blocks, n, key, **options)
@@ -123,7 +126,7 @@ def received_snr(lab: Lab, kind: str, snr_db: float, blocks: int, **options: str
 
 
 def snr(lab: Lab) -> Iterator[Finding]:
-    """Received SNR at 10 dB, which is exponential over Rayleigh fading, and the capacity there."""
+    """Measure the received SNR at 10 dB, which is exponential over Rayleigh fading, and the ergodic capacity."""
     yield from _snr_of(lab, "Rayleigh", "rayleigh", 0.0)
     for k_factor_db in K_FACTORS_DB:
         name = f"Rician K = {k_factor_db:g} dB,"
@@ -136,7 +139,7 @@ def snr(lab: Lab) -> Iterator[Finding]:
 
 
 def _snr_of(lab: Lab, name: str, kind: str, k_factor: float, **options: float) -> Iterator[Finding]:
-    """Mean and distribution of the received SNR at 10 dB."""
+    """Measure mean and distribution of the received SNR at 10 dB."""
     received, relative = received_snr(lab, kind, 10.0, UNITS // 2, **options)
     yield _also(mean(f"{name} 10 dB: mean received SNR", received, 10.0), 10.0 * relative)
     for level_db in (0.0, 10.0):
@@ -149,5 +152,5 @@ def _snr_of(lab: Lab, name: str, kind: str, k_factor: float, **options: float) -
 
 
 def _also(found: Finding, error: float) -> Finding:
-    """With a second, independent source of error."""
+    """Add a second, independent source of error."""
     return replace(found, error=math.hypot(found.error, error))

@@ -1,4 +1,4 @@
-"""What a check finds: a measured number beside its closed form, and how far apart they are in standard errors."""
+"""Finding of a check: a measured number beside its closed form, and their distance in standard errors."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LIMIT = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table.
+    """Measured number beside its closed form: one line of the table.
 
     Attributes:
-        quantity: what it is, with its parameters.
+        quantity: its name, with its parameters.
         theory: closed form.
         measured: the same, measured.
-        error: standard error of `measured`; of what is exact, what rounding may do to it.
+        error: standard error of `measured`; of an exact quantity, a bound for rounding.
         units: independent units that `error` is from; None: exact but for rounding.
     """
 
@@ -32,7 +32,7 @@ class Finding:
 
     @property
     def deviation(self) -> float:
-        """`measured - theory` in units of `error`; nan where either is no number."""
+        """Return `measured - theory` in units of `error`; nan if either is no number."""
         apart = self.measured - self.theory
         if self.error == 0.0:
             return 0.0 if apart == 0.0 else math.copysign(math.inf, apart)
@@ -40,28 +40,29 @@ class Finding:
 
     @property
     def agrees(self) -> bool:
-        """Whether the deviation is within `LIMIT`; that of a nan is not."""
+        """Return whether the deviation is within `LIMIT`, which a nan is not."""
         return abs(self.deviation) <= LIMIT
 
 
 def mean(quantity: str, samples: Tensor, theory: float) -> Finding:
-    """The mean of independent samples, with the standard error from their own spread."""
+    """Return the mean of independent samples, with the standard error from their own spread."""
     values = samples.double().flatten()
     units = len(values)
     return Finding(quantity, theory, float(values.mean()), float(values.std()) / math.sqrt(units), units)
 
 
 def probability(quantity: str, hits: Tensor, theory: float) -> Finding:
-    """The share of independent trials (bool) that hit, with the standard error of the binomial law."""
+    """Return the share of independent trials (bool) that hit, with the standard error of the binomial law."""
     units = hits.numel()
     error = math.sqrt(theory * (1 - theory) / units)
     return Finding(quantity, theory, float(hits.double().mean()), error, units)
 
 
 def second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
-    """E[u^2] / E[u]^2 of independent samples u.
+    """Return E[u^2] / E[u]^2 of independent samples u.
 
-    Standard error by the delta method: to first order the ratio is the mean of `u^2 / m^2 - 2 r u / m`, m = E u.
+    The standard error is that of the delta method: to first order the ratio r is the mean of `u^2 / m^2 - 2 r u / m`,
+    m = E u.
     """
     u = samples.double().flatten()
     u = u / u.mean()
@@ -71,22 +72,22 @@ def second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
 
 
 def difference(quantity: str, first: Finding, second: Finding) -> Finding:
-    """Two measurements of the same thing against each other."""
+    """Return two measurements of the same thing against each other."""
     error, units = math.hypot(first.error, second.error), min(first.units or 0, second.units or 0)
     return Finding(quantity, 0.0, first.measured - second.measured, error, units or None)
 
 
 def exact(quantity: str, apart: Tensor, rounding: float) -> Finding:
-    """The largest magnitude of what should be zero everywhere, real or complex.
+    """Return the largest magnitude of numbers that should all be zero, real or complex.
 
     Args:
-        quantity: what it is.
+        quantity: its name.
         apart: the differences, not empty.
-        rounding: what rounding may do to one of them; 0.0: nothing.
+        rounding: bound for the rounding of one of them; 0.0: none.
     """
     return Finding(quantity, 0.0, float(apart.abs().max()), rounding, None)
 
 
 def epsilon(dtype: torch.dtype) -> float:
-    """Distance from 1 to the next larger number of a real type, or of the parts of a complex one."""
+    """Return the distance from 1 to the next larger number of a real type, or of the parts of a complex one."""
     return torch.finfo(dtype).eps

@@ -1,4 +1,4 @@
-"""Where checks are made: a device, a seed, and whose links are measured."""
+"""Laboratory of the checks: a device, a seed, and the maker of the links that are measured."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from channels import Link, make_link
 
 @dataclass(frozen=True)
 class Lab:
-    """Sends probes through links, each with a realisation of its own.
+    """Laboratory that sends probes through links, each with a realisation of its own.
 
     Attributes:
-        device: where everything is measured.
+        device: of every tensor.
         seed: of every draw.
-        make: makes the links; a test puts one in that makes faulty ones.
+        make: maker of the links; a test puts one in that makes faulty ones.
     """
 
     device: torch.device
@@ -27,36 +27,36 @@ class Lab:
     make: Callable[..., Link] = make_link
 
     def generator(self, key: str) -> torch.Generator:
-        """Randomness for the draw called `key`, independent of that of all others."""
+        """Return the generator for the draw called `key`, independent of that of all others."""
         digest = hashlib.sha256(f"{self.seed}/{key}".encode()).digest()
         return torch.Generator(self.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
     def draw(self, link: Link, sizes: Sequence[int], d: int, key: str) -> dict[str, Tensor]:
-        """A realisation for one client: `[1, sum(sizes), ...]`; the same one for the same key."""
+        """Draw a realisation for one client, `[1, sum(sizes), ...]`; the same one for the same key."""
         return {name: tensor[None] for name, tensor in link.draw(sizes, d, self.generator(key)).items()}
 
     def transmit(self, link: Link, symbols: Tensor, snr_db: float, key: str) -> Tensor:
-        """Unit-power `symbols` `[b, n]` as the receiver has them after equalising, `[b, n]`, of b samples."""
+        """Send unit-power symbols `[b, n]` of b samples, and return them as equalised, `[b, n]`."""
         drawn = self.draw(link, [len(symbols)], 2 * symbols.shape[1], key)
         return link.transmit(symbols[None], drawn, self.snr(snr_db))[0]
 
     def features(self, link: Link, features: Tensor, snr_db: float, key: str) -> Tensor:
-        """Features `[b, d]` as they arrive, `[b, d]`; their gradient comes back without noise."""
+        """Send features `[b, d]`, and return them as they arrive, `[b, d]`; their gradient comes back without noise."""
         drawn = self.draw(link, [len(features)], features.shape[1], key)
         return link(features[None], drawn, self.snr(snr_db))[0]
 
     def snr(self, snr_db: float) -> Tensor:
-        """That of one client, `[1]`."""
+        """Return the SNR of one client, `[1]`."""
         return torch.tensor([snr_db], device=self.device)
 
     def ones(self, *shape: int) -> Tensor:
-        """Symbols 1."""
+        """Return symbols 1."""
         return torch.ones(shape, dtype=torch.complex64, device=self.device)
 
     def normal(self, *shape: int, key: str) -> Tensor:
-        """Independent N(0, 1) numbers."""
+        """Draw independent N(0, 1) numbers."""
         return torch.randn(shape, generator=self.generator(key), device=self.device)
 
     def bits(self, *shape: int, key: str) -> Tensor:
-        """Independent fair bits, as floats."""
+        """Draw independent fair bits, as floats."""
         return torch.randint(2, shape, generator=self.generator(key), device=self.device).float()

@@ -15,15 +15,15 @@ from channels.check.lab import Lab
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
-"""Kind of a profile -> frames that are drawn; each kind takes seconds at most."""
+"""Frames that are drawn for each kind of profile; they take seconds at most."""
 PROFILES = ("rayleigh", *(f"{kind}-{letter}" for kind in ("tdl", "cdl") for letter in "abcde"))
 WIDTH = 2000
-"""Subcarriers on which estimates are looked at."""
+"""Subcarriers of the channel estimates."""
 SNR_DB = 10.0
 
 
 def transparency(lab: Lab) -> Iterator[Finding]:
-    """Zero-forcing with a known channel: features come through without noise, gradients with any."""
+    """Check that zero-forcing of a known channel is transparent: for features without noise, for gradients always."""
     for profile in ("rayleigh", "tdl-a", "cdl-a"):
         link = lab.make("ofdm", profile=profile, equaliser="zf", downlink="ideal")
         sent = lab.normal(50, 64, key="sent").requires_grad_()
@@ -39,13 +39,13 @@ def transparency(lab: Lab) -> Iterator[Finding]:
 
 
 def _gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
-    """That of the features, when `weights` is the one at the receiver."""
+    """Return the gradient of the features where `weights` is that at the receiver."""
     received = lab.features(link, sent, SNR_DB, f"gradient {key}")
     return torch.autograd.grad(received, sent, weights)[0]
 
 
 def leaks(lab: Lab) -> Iterator[Finding]:
-    """Two users of one band: what one sends, or gets back, does not depend on the other."""
+    """Check that the users of a band are separate: features and gradients of one do not depend on the other."""
     link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
     ways = [[lab.draw(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
     up, down = ({name: torch.cat([drawn[name] for drawn in way]) for name in way[0]} for way in ways)
@@ -62,7 +62,7 @@ def leaks(lab: Lab) -> Iterator[Finding]:
 
 
 def profiles(lab: Lab) -> Iterator[Finding]:
-    """E|h|^2 of a resource element; a frame is the independent unit."""
+    """Measure E|h|^2 of a resource element; a frame is the independent unit."""
     for profile in PROFILES:
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
@@ -76,7 +76,10 @@ def profiles(lab: Lab) -> Iterator[Finding]:
 
 
 def estimates(lab: Lab) -> Iterator[Finding]:
-    """E|estimate - h|^2 of least squares, one pilot symbol, constant channel: no, on each subcarrier for itself."""
+    """Measure E|estimate - h|^2 of least squares with one pilot symbol and a constant channel.
+
+    It is no, on each subcarrier for itself.
+    """
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=WIDTH)
     for snr_db in (0.0, 10.0, 20.0, 30.0):
         no = theory.noise_power(snr_db)

@@ -1,4 +1,4 @@
-"""JPEG and WebP of small images by Pillow, and what of a file is the image and what is header.
+"""JPEG and WebP of small images by Pillow, with a file taken apart into its header and the image proper.
 
 A file of a 32 x 32 image is mostly header. Where sender and receiver agree on its shape beforehand, headers need not
 travel: a WebP is then its 3 bytes of frame tag and its partitions; a JPEG one byte for the quality, and its scan, coded
@@ -16,7 +16,7 @@ from PIL import Image
 CODECS = ("webp", "jpeg")
 HEADERS = ("sent", "free")
 QUALITIES = {"webp": tuple(range(0, 101, 5)), "jpeg": (1, *range(5, 96, 5))}
-"""Those that are tried; Pillow advises against a JPEG's above 95."""
+"""Qualities that are tried; Pillow advises against a JPEG's above 95."""
 END_OF_JPEG = b"\xff\xd9"
 START_OF_SCAN = b"\xff\xda"
 RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
@@ -25,7 +25,7 @@ RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
 
 @lru_cache(maxsize=4096)
 def payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[tuple[bytes, int], ...]:
-    """An image at each quality, the lowest first: the bytes that are sent, and how many of the file's are header.
+    """Return an image at each quality, the lowest first: the bytes that are sent, and the number of the header's.
 
     Args:
         pixels: uint8, in the order of `shape`.
@@ -41,7 +41,10 @@ def payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) ->
 
 
 def read(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.ndarray | None:
-    """The image of the bytes that arrived, zeros perhaps behind them: uint8 of `shape`; None: it cannot be decoded."""
+    """Return the image of bytes that arrived, uint8 of `shape`, or None where they cannot be decoded.
+
+    Zeros may lie behind them; the other arguments are those of `payloads`.
+    """
     try:
         file = data if headers == "sent" else _restore(data, shape, codec)
         with Image.open(io.BytesIO(file)) as image:
@@ -52,7 +55,7 @@ def read(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.nd
 
 
 def _save(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes:
-    """A file, as small as the codec can make it; a JPEG with tables of its own only if `optimise`."""
+    """Return a file, as small as the codec can make it; a JPEG with tables of its own only if `optimise`."""
     buffer = io.BytesIO()
     if codec == "webp":
         image.save(buffer, "WEBP", quality=quality, method=6)
@@ -62,7 +65,7 @@ def _save(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes
 
 
 def _strip(file: bytes, codec: str, quality: int) -> bytes:
-    """What of a file is not header."""
+    """Return a file without its header."""
     if codec == "webp":
         frame = file[RIFF_HEADER:]
         return frame[:TAG] + frame[TAG + START_AND_SIZE :]
@@ -70,7 +73,7 @@ def _strip(file: bytes, codec: str, quality: int) -> bytes:
 
 
 def _restore(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
-    """A file from what of it is not header."""
+    """Return the file to which bytes without header belong."""
     if codec == "jpeg":
         return _jpeg_header(shape, data[0]) + data[1:] + END_OF_JPEG
     height, width = shape[:2]
@@ -83,12 +86,12 @@ def _restore(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def _jpeg_header(shape: tuple[int, ...], quality: int) -> bytes:
-    """The header that all JPEGs of a shape and quality have: that of a black one."""
+    """Return the header that all JPEGs of a shape and quality have: that of a black one."""
     file = _save(Image.fromarray(np.zeros(shape, np.uint8)), "jpeg", quality, optimise=False)
     return file[: _scan(file)]
 
 
 def _scan(file: bytes) -> int:
-    """Where the coded image of a JPEG begins."""
+    """Return the position at which the coded image of a JPEG begins."""
     start = file.index(START_OF_SCAN) + len(START_OF_SCAN)
     return start + int.from_bytes(file[start : start + 2], "big")

@@ -31,9 +31,9 @@ CODE_RATES = Rule(lambda v: LOWEST_RATE <= v <= HIGHEST_RATE, "a number from 1/5
 
 
 class Digital(Link):
-    """Features as coded bits over AWGN or block fading that the receiver knows; 16-QAM at rate 1/2 unless told.
+    """Features as coded bits over AWGN or block fading that the receiver knows; 16-QAM at rate 1/2 by default.
 
-    What is decoded is dequantised, whether all parity checks hold or not: some wrong bits do less harm than none. The
+    Decoded bits are dequantised even if a parity check fails: some wrong bits do less harm than none. The
     gradient passes straight through quantiser and channel; numbers that get no bits are not sent and have none.
     """
 
@@ -77,12 +77,12 @@ class Digital(Link):
         """The link whose channel the symbols cross."""
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """This link. Raises ValueError where samples of `d` features make no codeword."""
+        """Return this link. Raises ValueError where samples of `d` features make no codeword."""
         codewords(self.payload(d), d // 2, self.modulation)
         return self
 
     def payload(self, d: int) -> int:
-        """Information bits of a sample of `d` features: an even number, since both numbers of a pair get the same."""
+        """Return the information bits of a sample of `d` features: even, since both numbers of a pair get the same."""
         check_even(d)
         most = math.floor(HIGHEST_RATE * d / 2 * math.log2(self.modulation))
         return 2 * min(max(1, round(self.bits * d / 2)), most // 2)
@@ -90,19 +90,19 @@ class Digital(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """As the link of the fading: noise and gains of d/2 symbols per sample."""
+        """Draw the realisation of the fading's link: noise and gains of d/2 symbols per sample."""
         return self.carrier.draw(sizes, d, generator, dtype)
 
     def gain(self, drawn: Realisation) -> Tensor | None:
-        """h."""
+        """Return h per symbol, or None over AWGN."""
         return self.carrier.gain(drawn)
 
     def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
-        """As the link of the fading, with MMSE where it fades: what is sent uncoded does not pass the digital chain."""
+        """Send uncoded symbols, past quantiser and code, through the link of the fading, with MMSE where it fades."""
         return self.carrier.transmit(symbols, up, snr_db, meter=meter)
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """The realisation `drawn`, with what codes features like `like` `[k, b, d]`."""
+        """Return the realisation `drawn` with the coder of features like `like` `[k, b, d]`."""
         plain = super()._hop(drawn, snr_db, like, meter)
         d, device = like.shape[-1], like.device
         bits = self.payload(d)
@@ -115,13 +115,13 @@ class Digital(Link):
 
 @dataclass(frozen=True, kw_only=True)
 class CodedHop(Hop):
-    """One realised crossing of the channel by coded bits; `effective` is 0 for pairs that are not sent."""
+    """Realised crossing of the channel by coded bits; `effective` is 0 for pairs that are not sent."""
 
     quantiser: Quantiser
     modem: Modem
 
     def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-        """Pairs `[k, b, s]` at the other end; padding is not sent and arrives as zeros."""
+        """Return pairs `[k, b, s]` as they arrive at the other end; padding is not sent and arrives as zeros."""
         scale = torch.as_tensor(unit / PAIR, dtype=symbols.real.dtype, device=symbols.device)
         numbers = to_features(symbols) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
         valid = torch.ones(symbols.shape[:-1], dtype=torch.bool, device=symbols.device) if mask is None else mask
@@ -130,7 +130,7 @@ class CodedHop(Hop):
         return to_pairs(arrived * scale)
 
     def _carry(self, numbers: Tensor, valid: Tensor) -> Tensor:
-        """Numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
+        """Return numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
         sent = self.modem.symbols(self.quantiser.bits(numbers))
         gain = None if self.gain is None else _of_valid(self.gain, valid)
         heard = sent if gain is None else gain * sent
@@ -142,10 +142,10 @@ class CodedHop(Hop):
 
 
 def settle(bits: float | None, modulation: int | None, code_rate: float | None) -> tuple[float, int, float]:
-    """Bits per number, constellation size and code rate from those that are given.
+    """Return bits per number, constellation size and code rate from those that are given.
 
-    Bits alone get the smallest constellation that carries them at rate 1/2 or less. Otherwise what is missing of
-    constellation and rate is 16-QAM and 1/2.
+    Bits alone get the smallest constellation that carries them at rate 1/2 or less. Otherwise a missing constellation
+    is 16-QAM, and a missing rate 1/2.
 
     Raises:
         ValueError: for a value that is not possible, or three that do not belong together.
@@ -171,7 +171,7 @@ def settle(bits: float | None, modulation: int | None, code_rate: float | None) 
 
 
 def _modulation(bits: float, code_rate: float | None) -> int:
-    """The constellation for `bits` per number. Raises ValueError where none has the code rate that is given."""
+    """Return the constellation for `bits` per number. Raises ValueError where none has the code rate that is given."""
     known = [check_size(size) for size in SIZES]
     if code_rate is None:
         return 2 ** next((m for m in known if 2 * bits / m <= 1 / 2), known[-1])

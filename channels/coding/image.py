@@ -26,20 +26,20 @@ from channels.options import COUNT, one_of, require
 from channels.theory import noise_power
 
 CHECKSUM = 2
-"""Bytes."""
+"""Bytes of the checksum."""
 BLOCK = 2**18
 """Symbols that are sent at once: it bounds memory."""
 
 
 @dataclass(frozen=True)
 class Received:
-    """What became of n images.
+    """Images as they arrive.
 
     Attributes:
-        images: uint8, as they were sent; black where they were lost.
+        images: n images, uint8, of the shape that was sent; black if lost.
         lost: bool `[n]`.
-        payload: bytes of each image proper that were sent, int64 `[n]`; 0 where none fitted.
-        headers: bytes of header that its file has beside, sent or not, int64 `[n]`.
+        payload: bytes of each image proper that were sent, int64 `[n]`; 0 if none fitted.
+        headers: bytes of its file's header, sent or not, int64 `[n]`.
     """
 
     images: Tensor
@@ -49,7 +49,7 @@ class Received:
 
 
 class ImageChain:
-    """Sends images, each in a given number of channel uses, through AWGN or block fading that the receiver knows.
+    """Chain that sends each image in given channel uses, through AWGN or block fading that the receiver knows.
 
     Args:
         uses: complex channel uses of an image.
@@ -58,8 +58,8 @@ class ImageChain:
         codec: "webp" or "jpeg".
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".
-        coherence: as `Rayleigh` (None: "sample", here an image); not for "awgn".
-        k_factor_db: as `Rician`; for "rician" only.
+        coherence: that of `Rayleigh.Options` (None: "sample", here an image); not for "awgn".
+        k_factor_db: that of `Rician.Options`; for "rician" only.
 
     Raises:
         ValueError: one line for any other value.
@@ -92,9 +92,12 @@ class ImageChain:
         """The link whose channel the symbols cross."""
 
     def send(self, images: Tensor, snr_db: float, generator: torch.Generator) -> Received:
-        """Images uint8 `[n, channels, height, width]`, with 1 or 3 channels, as they arrive.
+        """Send images, and return them as they arrive.
 
-        `generator` is the only source of randomness; symbols are sent and decoded on its device.
+        Args:
+            images: uint8 `[n, channels, height, width]`, with 1 or 3 channels.
+            snr_db: in dB.
+            generator: the only source of randomness; symbols are sent and decoded on its device.
 
         Raises:
             ValueError: for other images.
@@ -116,12 +119,12 @@ class ImageChain:
         return Received(back.to(images.device), lost, payload, headers)
 
     def _fit(self, image: np.ndarray) -> tuple[bytes, int]:
-        """The bytes of the best quality that has room, and the file's bytes of header; nothing where none has."""
+        """Return the bytes of the best quality that has room (none: no bytes), and the size of the file's header."""
         each = files.payloads(image.tobytes(), image.shape, self.codec, self.headers)
         return next((sent for sent in reversed(each) if len(sent[0]) <= self.room), (b"", 0))
 
     def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
-        """Each file as it arrives, padded with zeros; nothing where there was none, or its checksum fails."""
+        """Return each file as it arrives, padded with zeros; empty if it was empty, or its checksum fails."""
         arrived = [b""] * len(data)
         sent = [i for i, file in enumerate(data) if file]
         size = max(1, BLOCK // self.uses)
@@ -132,7 +135,7 @@ class ImageChain:
         return arrived
 
     def _block(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
-        """`_carry` of some files at once, all of which are there."""
+        """Do as `_carry` does, for files that go at once and of which none is empty."""
         device = generator.device
         padded = [file.ljust(self.room, b"\0") for file in data]
         bits = np.stack([np.unpackbits(np.frombuffer(file + _checksum(file), np.uint8)) for file in padded])
@@ -148,16 +151,16 @@ class ImageChain:
 
 
 def _flat(pixels: np.ndarray) -> np.ndarray:
-    """`[n, height, width, 1]` as `[n, height, width]`, as Pillow has grey images; others as they are. A view."""
+    """Return a view of grey images as Pillow has them, `[n, height, width]`; others as they are."""
     return pixels[..., 0] if pixels.shape[-1] == 1 else pixels
 
 
 def _checksum(file: bytes) -> bytes:
-    """The CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that nothing but zeros does not pass."""
+    """Return the CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that all zeros do not pass."""
     return binascii.crc_hqx(file, 0xFFFF).to_bytes(CHECKSUM, "big")
 
 
 def _checked(data: bytes) -> bytes:
-    """A file that arrived with its checksum; nothing where that does not fit."""
+    """Return a file that arrived with its checksum; empty if that does not fit."""
     file = data[:-CHECKSUM]
     return file if _checksum(file) == data[-CHECKSUM:] else b""

@@ -17,12 +17,12 @@ from torch import Tensor
 SHORTEST, LONGEST = 12, 8448
 """Information bits of one codeword."""
 LONGEST_SLOW, SLOW_RATE = 3840, 1 / 4
-"""The most information bits where the code rate is no higher than 1/4: of the smaller one of 5G's two base graphs."""
+"""Most information bits up to code rate 1/4: those of the smaller one of 5G's two base graphs."""
 LOWEST_RATE, HIGHEST_RATE = 1 / 5, 948 / 1024
 """Code rates: the lowest of Sionna's encoder, the highest of 5G."""
 ITERATIONS = 20
 NORMALISATION = 0.8
-"""Min-sum's messages are too large by about this factor."""
+"""Factor that min-sum's messages, which are too large, are multiplied by."""
 BLOCK = 2**19
 """Messages worked on at once on a CPU: enough for its vectors, few enough for its caches."""
 CERTAIN, UNKNOWN = 1e9, 1e-6
@@ -35,18 +35,18 @@ it settles them: from 1e-20 that takes too many iterations, and 1e-2 is heard am
 
 @lru_cache(maxsize=32)
 def code(k: int, n: int, m: int, device: torch.device) -> Code:
-    """The `Code` of these numbers, made once."""
+    """Return the `Code` of these numbers, made once."""
     return Code(k, n, m, device)
 
 
 class Code:
-    """A code of k information bits in n coded ones, rate-matched, and interleaved for symbols of m bits.
+    """Code of k information bits in n coded ones, rate-matched, and interleaved for symbols of m bits.
 
     Args:
         k: information bits, 12 to 8,448, or to 3,840 up to rate 1/4.
         n: coded bits, a multiple of m, with k/n from 1/5 to 948/1024.
         m: bits per symbol.
-        device: where it works.
+        device: of its tensors.
     """
 
     def __init__(self, k: int, n: int, m: int, device: torch.device) -> None:
@@ -61,11 +61,11 @@ class Code:
         self._block = max(1, BLOCK // edges) if device.type == "cpu" else None
 
     def encode(self, bits: Tensor) -> Tensor:
-        """Codewords, float32 0 or 1 `[N, n]`, of information bits `[N, k]` of any type."""
+        """Return codewords, float32 0 or 1 `[N, n]`, of information bits `[N, k]` of any type."""
         return self._encoder(bits.float()) if len(bits) else bits.new_zeros(0, self.n, dtype=torch.float32)
 
     def decode(self, llr: Tensor) -> tuple[Tensor, Tensor]:
-        """Information bits, bool `[N, k]`, and whether all parity checks hold, bool `[N]`.
+        """Return information bits, bool `[N, k]`, and whether all parity checks hold, bool `[N]`.
 
         Args:
             llr: log p(0)/p(1) of the coded bits, up to a positive factor, float32 `[N, n]`.
@@ -96,16 +96,17 @@ class Code:
         return bits.T, done
 
     def _check(self, belief: Tensor) -> Tensor:
-        """Which codewords satisfy all parity checks, bool `[N]`."""
+        """Return whether each codeword satisfies all parity checks, bool `[N]`."""
         sign = belief.sign()
         odd = [_at(sign, layer).prod(0).amin(0) for layer in self._layers]
         return torch.stack(odd).amin(0) > 0
 
 
 def _update(belief: Tensor, layer: Tensor, old: Tensor) -> Tensor:
-    """The checks of a layer tell each of their variables what the others say; changes `belief`, returns the messages.
+    """Let the checks of a layer tell each of their variables what the others say.
 
-    Written without truth values, which PyTorch handles at a tenth of the speed of float32.
+    Changes `belief`, and returns the messages. Written without truth values, which PyTorch handles at a tenth of the
+    speed of float32.
     """
     told = _at(belief, layer).sub_(old)
     above = told.abs()
@@ -126,7 +127,7 @@ def _at(table: Tensor, layer: Tensor) -> Tensor:
 
 
 def _layers(encoder: Any, sent: np.ndarray) -> list[np.ndarray]:
-    """The variables of the checks, `[degree, checks]` per layer; no two checks of a layer share one.
+    """Return the variables of the checks, `[degree, checks]` per layer; no two checks of a layer share one.
 
     Fillers are known to be 0 and left out, and so are checks that say nothing since a bit of theirs was not sent and
     has no other check. The variable behind the last is a known 0, to make degrees equal.
@@ -148,7 +149,7 @@ def _stack(checks: list[np.ndarray], filler: int) -> np.ndarray:
 
 
 def _sionna_encoder(k: int, n: int, m: int, device: torch.device) -> Any:
-    """Sionna's encoder. Its import takes seconds and reseeds torch's global generators, which are put back."""
+    """Make Sionna's encoder. Its import takes seconds and reseeds torch's global generators, which are put back."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy.fec.ldpc import LDPC5GEncoder
     return LDPC5GEncoder(k, n, num_bits_per_symbol=m, device=str(device), check_input=False)

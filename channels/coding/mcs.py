@@ -23,7 +23,7 @@ LOST = 0.01
 
 
 class Scheme(NamedTuple):
-    """A constellation size and a code rate."""
+    """Constellation size and code rate."""
 
     modulation: int
     code_rate: float

@@ -18,12 +18,12 @@ from channels.coding.qam import QAM
 
 @lru_cache(maxsize=32)
 def modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
-    """The `Modem` of these numbers, made once."""
+    """Return the `Modem` of these numbers, made once."""
     return Modem(bits, uses, modulation, device)
 
 
 def codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
-    """How `bits` bits in `uses` symbols are coded: number of codewords, information and coded bits of each.
+    """Return the split of `bits` bits in `uses` symbols: number of codewords, information and coded bits of each.
 
     Raises:
         ValueError: where they would need a code rate that 5G does not have.
@@ -39,13 +39,13 @@ def codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
 
 
 class Modem:
-    """Sends blocks of `bits` bits in `uses` symbols each.
+    """Modem for blocks of `bits` bits in `uses` symbols each.
 
     Args:
         bits: information bits of a block.
         uses: complex symbols of a block.
         modulation: constellation size, 4, 16, 64 or 256.
-        device: where it works.
+        device: of its tensors.
 
     Raises:
         ValueError: for another constellation, or too many bits.
@@ -62,7 +62,7 @@ class Modem:
         self._flip = (1.0 - 2.0 * scramble).to(device)
 
     def symbols(self, bits: Tensor) -> Tensor:
-        """Symbols, complex64 `[N, uses]` with E|symbol|^2 = 1, of bits (0 or 1, any type) `[N, bits]`."""
+        """Return symbols, complex64 `[N, uses]` with E|symbol|^2 = 1, of bits (0 or 1, any type) `[N, bits]`."""
         blocks = len(bits)
         filled = torch.nn.functional.pad(bits.float(), (0, self._count * self._k - self.bits))
         coded = self._code.encode(filled.reshape(blocks * self._count, self._k))
@@ -70,7 +70,7 @@ class Modem:
         return torch.nn.functional.pad(symbols, (0, self.uses - self._used))
 
     def receive(self, received: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Bits, bool `[N, bits]`, and which blocks were decoded (all parity checks hold), bool `[N]`.
+        """Return bits, bool `[N, bits]`, and whether each block was decoded (all parity checks hold), bool `[N]`.
 
         Args:
             received: h x + n, complex `[N, uses]`.

@@ -12,7 +12,7 @@ SIZES = (4, 16, 64, 256)
 
 
 def check_size(modulation: int) -> int:
-    """The bits per symbol of a constellation. Raises ValueError unless its size is one of `SIZES`."""
+    """Return the bits per symbol of a constellation. Raises ValueError unless its size is one of `SIZES`."""
     if modulation not in SIZES:
         power = modulation > 1 and math.log2(modulation).is_integer()
         reason = "no square" if power else "no power of two"
@@ -21,14 +21,14 @@ def check_size(modulation: int) -> int:
 
 
 class QAM:
-    """A constellation with E|symbol|^2 = 1.
+    """Constellation with E|symbol|^2 = 1.
 
     Its bits alternate between I and Q, so the two parts are Gray-mapped amplitudes of their own, and demapping takes
     2 sqrt(size) distances instead of `size`.
 
     Args:
         size: number of points, one of `SIZES`.
-        device: where it works.
+        device: of its tensors.
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
@@ -42,12 +42,12 @@ class QAM:
         self._places = (2 ** torch.arange(half - 1, -1, -1)).to(device)
 
     def symbols(self, bits: Tensor) -> Tensor:
-        """Symbols, complex64 `[..., s]`, of bits (0 or 1, any type) `[..., s * bits per symbol]`."""
+        """Return symbols, complex64 `[..., s]`, of bits (0 or 1, any type) `[..., s * bits per symbol]`."""
         parts = bits.long().unflatten(-1, (bits.shape[-1] // self.bits, self.bits // 2, 2))
         return torch.view_as_complex(self.levels[(parts * self._places[:, None]).sum(-2)])
 
     def llr(self, received: Tensor) -> Tensor:
-        """Max-log log p(0)/p(1) of all bits, times the noise variance: `[..., s]` -> float32 `[..., s * bits]`."""
+        """Return max-log log p(0)/p(1), times the noise variance, of all bits of `[..., s]`: float32 `[..., s * m]`."""
         parts = torch.view_as_real(received.to(torch.complex64))
         distance = (parts.unsqueeze(-1) - self.levels).square()
         each = []

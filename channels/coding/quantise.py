@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 
 STEPS = {1: 1.596, 2: 0.9957, 3: 0.5860, 4: 0.3352}
-"""Bits -> the step with the least mean square error for Gaussian numbers of variance 1 [Max, 1960, Table II].
+"""Step for each number of bits, with the least mean square error for Gaussian numbers of variance 1 [Max, Table II].
 
 J. Max, "Quantizing for minimum distortion", IRE Trans. Inf. Theory 6(1). The range is step x 2^bits / 2 either way:
-1.6, 2.0, 2.3 and 2.7. What lies beyond is clipped to the outermost level. 256-QAM carries less than four bits.
+1.6, 2.0, 2.3 and 2.7. Numbers beyond are clipped to the outermost level. 256-QAM carries less than four bits.
 """
 
 
 class Quantiser:
-    """Turns `s` pairs of numbers into `bits` bits, shared out evenly: the first pairs get one bit per number more.
+    """Quantiser of `s` pairs of numbers in `bits` bits, shared out evenly: the first pairs get one bit per number more.
 
     A number's level is the middle of its cell, and its label counts the cells from below. A pair without bits is not
     sent: it arrives as zeros.
@@ -22,7 +22,7 @@ class Quantiser:
     Args:
         s: pairs of numbers.
         bits: even, at most 8 s.
-        device: where it works.
+        device: of its tensors.
     """
 
     def __init__(self, s: int, bits: int, device: torch.device) -> None:
@@ -30,12 +30,12 @@ class Quantiser:
         self.s = s
         self._parts = [(2 * n, q) for n, q in ((more, each + 1), (s - more, each)) if n]
         self.sent: Tensor | None = None
-        """Which pairs are sent, complex 1 or 0 `[s]`; None: all."""
+        """Complex 1 or 0 `[s]` for pairs that are sent or not; None: all are."""
         if not each:
             self.sent = (torch.arange(s, device=device) < more).to(torch.complex64)
 
     def bits(self, values: Tensor) -> Tensor:
-        """Bits, int64 `[N, bits]`, of numbers `[N, 2 s]`."""
+        """Return bits, int64 `[N, bits]`, of numbers `[N, 2 s]`."""
         parts = []
         for numbers, (_, q) in zip(values.split([n for n, _ in self._parts], 1), self._parts, strict=True):
             if q:
@@ -44,7 +44,7 @@ class Quantiser:
         return torch.cat(parts, 1)
 
     def values(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
-        """Numbers `[N, 2 s]` of bits `[N, bits]`."""
+        """Return numbers `[N, 2 s]` of bits `[N, bits]`."""
         parts, start = [], 0
         for n, q in self._parts:
             if q:
@@ -58,5 +58,5 @@ class Quantiser:
 
 
 def _shifts(q: int, device: torch.device) -> Tensor:
-    """Places of the q bits of a label, the highest first."""
+    """Return the places of the q bits of a label, the highest first."""
     return torch.arange(q - 1, -1, -1, device=device)

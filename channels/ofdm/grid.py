@@ -16,7 +16,7 @@ SLOT = 14
 
 @dataclass(frozen=True)
 class Grid:
-    """A frame in time: slots of 14 OFDM symbols, some of which are pilots on all subcarriers (Kronecker pattern).
+    """Grid in time: slots of 14 OFDM symbols, some of which are pilots on all subcarriers (Kronecker pattern).
 
     Attributes:
         pilots: pilot symbols of a slot, ascending, of 0 to 13.
@@ -39,17 +39,17 @@ class Grid:
         return self.spacing_hz / (1 + self.prefix)
 
     def slots(self, symbols: np.ndarray, width: np.ndarray | int) -> np.ndarray:
-        """Slots that data `symbols` need on `width` subcarriers: whole ones."""
+        """Return the whole slots that data `symbols` need on `width` subcarriers."""
         return np.ceil(symbols / (len(self.data) * width))
 
     def width(self, symbols: int) -> int:
-        """Subcarriers on which data `symbols` fit into one slot; at least 1."""
+        """Return the subcarriers on which data `symbols` fit into one slot; at least 1."""
         return max(1, math.ceil(symbols / len(self.data)))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The slots of a grid one after the other, as positions on a device.
+    """Frame of slots one after the other, as positions on a device.
 
     Attributes:
         data: numbers of the symbols that carry data, `[T]`.
@@ -65,7 +65,7 @@ class Frame:
     part: Tensor
 
     def between(self, at_pilots: Tensor) -> Tensor:
-        """Complex `[S, P, width]` at the pilot symbols, interpolated linearly in time to `[S, T, width]`.
+        """Interpolate complex `[S, P, width]` at the pilot symbols linearly in time to `[S, T, width]`.
 
         Before the first pilot symbol and after the last one, the line through the nearest two goes on; a single one is
         repeated.
@@ -76,7 +76,7 @@ class Frame:
 
 @lru_cache(maxsize=64)
 def frame(grid: Grid, slots: int, device: torch.device) -> Frame:
-    """A frame of some slots, whose positions stay on the device for the next one."""
+    """Return a frame of some slots, whose positions stay on the device for the next one."""
     starts = SLOT * np.arange(slots)[:, None]
     data, pilots = ((starts + np.array(within, dtype=np.int64)).ravel() for within in (grid.data, grid.pilots))
     heard = pilots if len(pilots) else data[:1]  # without pilots nothing is interpolated
@@ -96,7 +96,7 @@ class Band:
         shares: part of each client, summing to 1, or None.
 
     Raises:
-        ValueError: where a client is left without a subcarrier.
+        ValueError: for a client without a subcarrier.
     """
 
     subcarriers: int
@@ -112,17 +112,17 @@ class Band:
             raise ValueError(f"shares: {self.shares[k]:g} of {self.subcarriers} subcarriers is none for client {k}")
 
     def widths(self, clients: np.ndarray) -> np.ndarray:
-        """Subcarriers of the clients `[n]`; what equal blocks leave over stays unused."""
+        """Return the subcarriers of clients `[n]`; the rest that equal blocks leave stays unused."""
         if self.shares is None:
             return np.full(len(clients), self.subcarriers // self.active)
         return self._blocks()[clients]
 
     def parts(self, clients: np.ndarray) -> np.ndarray:
-        """Each client's part of the band, `[n]`."""
+        """Return each client's part of the band, `[n]`."""
         return np.full(len(clients), 1 / self.active) if self.shares is None else np.array(self.shares)[clients]
 
     def _blocks(self) -> np.ndarray:
-        """Subcarriers of all clients, from shares: block borders are rounded, so that no subcarrier is lost."""
+        """Return all clients' subcarriers from shares: block borders are rounded, so that no subcarrier is lost."""
         assert self.shares is not None
         borders = np.rint(np.cumsum([0.0, *self.shares]) * self.subcarriers).astype(int)
         return np.diff(borders)

@@ -6,7 +6,7 @@ channel, and a symbol to be short against its changes, so that nothing interfere
 
 The receiver knows h (`csi` "perfect"), or estimates it by least squares from the pilots ("ls"). A pilot p of power 1 is
 heard as `h p + sqrt(no) n`, so the estimate there is `h + sqrt(no) e` with E|e|^2 = 1, whatever p is; in between it is
-interpolated linearly in time. As that is linear, what becomes of h and of e is drawn for every symbol before the SNR is
+interpolated linearly in time. As that is linear, the shares of h and of e are drawn for every symbol before the SNR is
 known: the estimate is `known + sqrt(no) error`.
 """
 
@@ -35,11 +35,11 @@ KNOWLEDGE = get_args(Knowledge)
 
 
 class OFDM(Link):
-    """`y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
+    """Link with `y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
 
     @dataclass(frozen=True)
     class Options(Link.Options):
-        """Options of the grid, of what fades on it, and of what the receiver knows."""
+        """Options of the grid, of the fading on it, and of the receiver's knowledge."""
 
         profile: str = "tdl-a"
         """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901)."""
@@ -104,7 +104,10 @@ class OFDM(Link):
         self._client: int | None = None
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
-        """As `Link.in_band`; raises ValueError where shares are not one per client, or subcarriers do not suffice."""
+        """Return this link with its band sized and shared, as `Link.in_band` says.
+
+        Raises ValueError for shares that are not one per client, or too few subcarriers.
+        """
         if self.shares is not None and len(self.shares) != clients:
             raise ValueError(f"shares: {len(self.shares)} values for {clients} clients; give one per client")
         users = active if self.shares is None else clients
@@ -116,7 +119,7 @@ class OFDM(Link):
         return link
 
     def of(self, client: int) -> OFDM:
-        """As `Link.of`: a client has its own number of subcarriers where shares are given."""
+        """Return this link as one of the clients has it: with shares, on its own number of subcarriers."""
         if self.shares is None:
             return self
         link = copy.copy(self)
@@ -124,7 +127,7 @@ class OFDM(Link):
         return link
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
-        """As `Link.cost`: whole slots of the client's part of the band, with pilots and cyclic prefix."""
+        """Return the cost in whole slots of the client's part of the band, pilots and cyclic prefix included."""
         symbols, prefix = np.ceil(numbers / 2), 1 + self.options.cyclic_prefix
         band = self._find_band(int(symbols.max(initial=0)))
         widths = band.widths(clients)
@@ -133,7 +136,7 @@ class OFDM(Link):
         return Cost(slots * SLOT * prefix * band.parts(clients) * band.subcarriers, energy * prefix)
 
     def _find_band(self, most: int) -> Band:
-        """The band, or as much of it as `most` symbols need in one slot. Raises ValueError for shares of no band."""
+        """Return the band, or as much as `most` symbols need in one slot. Raises ValueError for shares of no band."""
         if self._band is None and self.shares is not None:
             raise ValueError("shares: the band is not known; give subcarriers, or call link.in_band")
         return self._band or Band(self._grid.width(most), 1, None)
@@ -141,7 +144,7 @@ class OFDM(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """As `Link.draw`, with complex `[sum(sizes), d/2]` "fading" h and, for `csi` "ls", "known" and "error".
+        """Draw as `Link` does, and complex `[sum(sizes), d/2]` "fading" h and, for `csi` "ls", "known" and "error".
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
@@ -162,11 +165,11 @@ class OFDM(Link):
         return drawn | {name: _per_sample(grids, sizes, s) for name, grids in elements.items()}
 
     def gain(self, drawn: Realisation) -> Tensor:
-        """h."""
+        """Return h per symbol."""
         return drawn["fading"]
 
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """What was interpolated between the pilots, with the noise on them."""
+        """Return the interpolation between the pilots, with the noise on them; None with perfect knowledge."""
         return None if self.options.csi == "perfect" else drawn["known"] + deviation * drawn["error"]
 
 
@@ -175,7 +178,7 @@ MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed
 
 
 def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
+    """Return data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
     flat = grids.flatten(1)
     return torch.cat([flat[i, : b * s].view(b, s) for i, b in enumerate(sizes)] or [flat.new_zeros(0, s)])
 
@@ -202,7 +205,7 @@ def _find_profile(options: OFDM.Options) -> Profile:
 
 
 def _check_pilots(pilots: tuple[int, ...], csi: str) -> None:
-    """Raise ValueError unless the pilot symbols leave data, and suffice for what is to be known."""
+    """Raise ValueError unless the pilot symbols leave data, and suffice for an estimate."""
     wrong = [i for i in pilots if i not in range(SLOT)]
     if wrong or len(set(pilots)) < len(pilots):
         raise ValueError(f"pilots: {pilots} are not different symbols of a slot, 0 to {SLOT - 1}")

@@ -29,12 +29,12 @@ LAST_PATH = {
     "cdl-d": 12.525,
     "cdl-e": 20.6419,
 }
-"""Profile -> delay of its last path, over the r.m.s. delay spread."""
+"""Delay of each profile's last path, over the r.m.s. delay spread."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A channel in time and frequency, E|h|^2 = 1, one antenna at each end.
+    """Channel in time and frequency, E|h|^2 = 1, one antenna at each end.
 
     Attributes:
         name: of `LAST_PATH`; "rayleigh" is one path, constant over a frame.
@@ -50,20 +50,20 @@ class Profile:
 
     @property
     def last_path_s(self) -> float:
-        """Delay of the last path."""
+        """Delay of the last path, in seconds."""
         return LAST_PATH[self.name] * self.delay_spread_s
 
     @torch.no_grad()
     def response(
         self, frames: int, times: int, rate: float, width: int, spacing_hz: float, generator: torch.Generator
     ) -> Tensor:
-        """h of independent frames, complex64 `[frames, times, width]`, on the generator's device.
+        """Draw h of independent frames, complex64 `[frames, times, width]`, on the generator's device.
 
         A client's block of subcarriers is taken as centred at the carrier: shifted by f, path l would turn by
         2 pi f tau_l, and its phase is uniform anyway.
 
         Args:
-            frames: how many, drawn in one call.
+            frames: number of frames, drawn in one call.
             times: OFDM symbols of a frame.
             rate: OFDM symbols per second.
             width: subcarriers.
@@ -84,7 +84,7 @@ class Profile:
 
 @lru_cache(maxsize=32)
 def _model(profile: Profile, device: str) -> Any:
-    """Sionna's generator of path coefficients and delays."""
+    """Make Sionna's generator of path coefficients and delays."""
     parts, kind, letter = sionna(), profile.name[:3], profile.name[-1].upper()
     own = {"precision": "single", "device": device}
     if profile.name == "rayleigh":
@@ -99,7 +99,7 @@ def _model(profile: Profile, device: str) -> Any:
 
 @lru_cache(maxsize=1)
 def sionna() -> SimpleNamespace:
-    """The parts of Sionna that are used, imported without a trace in torch's global generators."""
+    """Import the parts of Sionna that are used, without a trace in torch's global generators."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy import config
         from sionna.phy.channel import RayleighBlockFading, cir_to_ofdm_channel, subcarrier_frequencies
@@ -117,7 +117,7 @@ def sionna() -> SimpleNamespace:
 
 @contextlib.contextmanager
 def lent(generator: torch.Generator) -> Iterator[None]:
-    """Inside, Sionna's blocks draw what `generator` would; it goes on from there, and Sionna's own is as before.
+    """Lend a generator to Sionna: inside, its blocks draw from it; afterwards Sionna's own is as before.
 
     States are kept on the host, so an accelerator is not waited for.
     """

@@ -222,10 +222,17 @@ def test_what_is_exact_or_no_number():
 
 
 def test_table_shows_where_an_error_comes_from_and_what_is_wrong():
-    found = [Finding("a", 0.5, 0.25, 0.125, 1000), Finding("bcd", 0.0, 1e-6, 1e-7, None)]
-    assert table(found) == (
-        "quantity  theory  measured  standard error     units  deviation\n"
-        "a            0.5      0.25            0.12     1,000      -2.00\n"
-        "bcd            0     1e-06           1e-07  rounding     +10.00  <- wrong"
-    )
+    long = "P(received SNR < 10 dB) of a quantity with a name so long that a table might want to cut it short"
+    found = [Finding(long, 0.5, 0.25, 0.125, 1000), Finding("bcd", 0.0, 1e-6, 1e-7, None)]
+    width = len(long)
+    assert table(found).splitlines() == [
+        f"{'quantity':{width}} theory measured standard error     units deviation",
+        f"{long}    0.5     0.25           0.12     1,000     -2.00",
+        f"{'bcd':{width}}      0    1e-06          1e-07  rounding    +10.00  <- wrong",
+    ]
     assert next(findings(LAB, {"one": lambda lab: iter(found)})) is found[0]
+
+
+def test_a_table_of_many_findings_leaves_none_out():
+    found = [Finding(f"quantity {i}", i, i, 0.0, 1) for i in range(200)]
+    assert len(table(found).splitlines()) == 1 + len(found)

@@ -218,6 +218,27 @@ def test_wrong_options_make_no_link_however_it_is_made():
         Rician(Rician.Options(k_factor_db=math.nan))
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "filled"),
+    [
+        ("rician", {}, {"k_factor_db": 9.0}),
+        ("ofdm", {}, {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0, "subcarriers": 2}),
+        ("ofdm", {"speed_mps": 0.0}, {"delay_spread_ns": 100.0, "speed_mps": 0.0}),
+        ("ofdm", {"profile": "rayleigh"}, {"delay_spread_ns": None, "carrier_ghz": None, "speed_mps": None}),
+        ("ofdm", {"subcarriers": 12}, {"subcarriers": 12}),
+        ("digital", {}, {"bits": 1.0, "modulation": 16, "code_rate": 0.5, "coherence": None, "k_factor_db": None}),
+        ("digital", {"bits": 3.0}, {"modulation": 256, "code_rate": 0.75}),
+        ("digital", {"fading": "rayleigh"}, {"coherence": "sample", "k_factor_db": None}),
+        ("digital", {"fading": "rician", "coherence": "batch"}, {"coherence": "batch", "k_factor_db": 9.0}),
+    ],
+)
+def test_open_options_are_filled_in_and_make_the_same_link_again(kind, given, filled):
+    """In a band of 2 clients with 1 sample of 24 features: 12 symbols, one subcarrier each."""
+    options = make_link(kind, **given).in_band(2, 2, 1, 24).options
+    assert {name: getattr(options, name) for name in filled} == filled
+    assert make_link(kind, **vars(options)).in_band(2, 2, 1, 24).options == options
+
+
 @pytest.mark.parametrize("kind", LINKS.names())
 def test_every_built_in_option_is_explained(kind):
     """A docstring below each field, of the class or of the parent that declares it."""

@@ -313,8 +313,9 @@ def test_a_band_too_small_for_its_clients_is_refused(options, message):
 def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
     """TDL-A's last path: 9.66 delay spreads. The prefix of 15 kHz: 4.76 us, of 120 kHz an eighth of that."""
     said = "600 puts the last path of tdl-a at 5.8 us, beyond the cyclic prefix of 4.76 us"
-    with pytest.warns(UserWarning, match=said):
-        ofdm(delay_spread_ns=600.0)
+    with pytest.warns(UserWarning, match=said) as warned:
+        make_link("ofdm", delay_spread_ns=600.0)
+    assert warned[0].filename == __file__  # of the caller
     with pytest.warns(UserWarning, match="100 puts the last path of tdl-a at 0.966 us, beyond .* of 0.595 us"):
         ofdm(spacing_khz=120.0)
     with warnings.catch_warnings():
