@@ -116,11 +116,12 @@ def flops_per_sample(workload: Workload) -> float:
 def compared(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
     """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing."""
     rows = rows.assign(rate=spread(rows.rates)["median"])
-    plain = rows[rows.plain & ~rows.growing].set_index(["case", "device"]).rate
+    place = ["case", "device"]
+    plain = rows[rows.plain].set_index(place).rate.reindex(pd.MultiIndex.from_frame(rows[place]))
     flops = rows.rate * rows.flops_per_sample
     fewest = rows.groupby(["case", "variant", "growing"], sort=False).rate.transform("first")
     return rows.assign(
-        times_plain=rows.rate / plain.reindex(pd.MultiIndex.from_frame(rows[["case", "device"]])).to_numpy(),
+        times_plain=(rows.rate / plain.to_numpy()).where(~rows.growing),  # the plain loop has the case's clients
         flops_per_second=flops,
         share_of_peak=flops / rows.device.map(peaks),
         cost_over_fewest=(fewest / rows.rate).where(rows.growing),

@@ -25,8 +25,7 @@ from semcom.methods.registry import METHODS
 
 logger = logging.getLogger(__name__)
 
-WARM = 3
-"""Rounds before those that count, the passes of the last: FedALA's first learning of its weights is in the second."""
+WARM = 3  # rounds before those that count, the passes of the last: FedALA's first learning is in the second
 MOST = 1.3  # target: time over FedAvg's by work over FedAvg's
 
 

@@ -90,7 +90,9 @@ def settings() -> dict[str, Any]:
 
 def test_table() -> None:
     growth = [measured("loop", 5.0, clients=5, growing=True), measured("loop", 100.0, clients=80, growing=True)]
-    assert engine.text(compared(PLAIN, LOOP, BROKEN, BF16, *growth), settings()) == TABLE
+    found = compared(PLAIN, LOOP, BROKEN, BF16, *growth)
+    assert engine.text(found, settings()) == TABLE
+    assert found.times_plain.notna().tolist() == [True, True, False, True, False, False]
 
 
 def test_a_gpu_adds_a_column() -> None:
