@@ -2,193 +2,177 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import median
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
 
-from semcom.bench.machine import machine, one_thread
-from semcom.bench.names import chosen
-from semcom.bench.passes import CALLS, CLIENTS, FEATURES, SAMPLES, STEPS, Case, EncoderStep, Pass, seconds
-from semcom.bench.text import Cells, aligned, plural
-from semcom.config.checks import COUNT, require
+from channels import Meter, make_link
+from semcom.bench.commands import Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
+from semcom.bench.workloads import SNR_DB
 from semcom.engine.host.memory import keep_freed_memory
+from semcom.models.own import own_layers
+from semcom.models.registry import ENCODERS
 
 logger = logging.getLogger(__name__)
 
+CLIENTS, SAMPLES, FEATURES, STEPS = 20, 64, 64, 5
+"""K, samples per client and step, d (32 complex symbols), steps of a round, whose realisation is drawn at once."""
 FLAT, KNOWN, ESTIMATED = ({"cpu": 0.005, "cuda": 0.10}, {"cpu": 0.01, "cuda": 0.25}, {"cpu": 0.02, "cuda": 0.25})
 """Targets of links without subcarriers, and of OFDM with a known and with an estimated channel."""
+Case = tuple[str, Mapping[str, Any], Mapping[str, float]]
+"""Kind and options of a link, and its targets: device -> largest share of the bare step that a call may take."""
 CASES: Mapping[str, Case] = {
-    case.name: case
-    for case in (
-        Case("ideal", "ideal"),
-        Case("awgn", "awgn", {}, FLAT),
-        Case("rayleigh", "rayleigh", {}, FLAT),
-        Case("rician", "rician", {}, FLAT),
-        Case("ofdm-rayleigh", "ofdm", {"profile": "rayleigh"}, KNOWN),
-        Case("ofdm-tdl", "ofdm", {"profile": "tdl-a"}, KNOWN),
-        Case("ofdm-tdl-ls", "ofdm", {"profile": "tdl-a", "csi": "ls"}, ESTIMATED),
-        Case("ofdm-cdl", "ofdm", {"profile": "cdl-a"}, KNOWN),
-        Case("ofdm-cdl-ls", "ofdm", {"profile": "cdl-a", "csi": "ls"}, ESTIMATED),
-        Case("digital", "digital"),
-        Case("digital-rayleigh", "digital", {"fading": "rayleigh"}),
-    )
+    "ideal": ("ideal", {}, {}),
+    "awgn": ("awgn", {}, FLAT),
+    "rayleigh": ("rayleigh", {}, FLAT),
+    "rician": ("rician", {}, FLAT),
+    "ofdm-rayleigh": ("ofdm", {"profile": "rayleigh"}, KNOWN),
+    "ofdm-tdl": ("ofdm", {"profile": "tdl-a"}, KNOWN),
+    "ofdm-tdl-ls": ("ofdm", {"profile": "tdl-a", "csi": "ls"}, ESTIMATED),
+    "ofdm-cdl": ("ofdm", {"profile": "cdl-a"}, KNOWN),
+    "ofdm-cdl-ls": ("ofdm", {"profile": "cdl-a", "csi": "ls"}, ESTIMATED),
+    "digital": ("digital", {}, {}),
+    "digital-rayleigh": ("digital", {"fading": "rayleigh"}, {}),
 }
-"""What is measured, by name."""
+"""What is measured, by the name in the table."""
 
 
 @dataclass(frozen=True)
-class LinkResult:
-    """What one link took.
+class BenchChannels(Bench):
+    """A pass through each link, forward and backward, beside the bare training step of the DCGAN encoder.
 
-    Attributes:
-        case: which one.
-        call: seconds per call, forward and backward, in each repeat.
-        draw: seconds to draw one client's realisation of a round, one direction, in each repeat.
+    20 clients with 64 samples of 32 symbols, on one CPU thread, and on a GPU where there is one. Also what it takes to
+    draw a client's realisation of a round.
     """
 
-    case: Case
-    call: tuple[float, ...]
-    draw: tuple[float, ...]
+    links: str | None = None
+    """Which links, separated by commas (None: all)."""
+    repeats: int | None = None
+    """Measurements of each (None: 15; with --quick 2)."""
+
+    def measure(self) -> Outcome:
+        """Measure all links on a CPU, and on a GPU where there is one."""
+        names, repeats = chosen("links", self.links, list(CASES)), self.count("repeats", 15, 2)
+        clients, facts = 2 if self.quick else CLIENTS, machine()
+        keep_freed_memory()
+        with torch.random.fork_rng():
+            found = beside_the_step(names, "cpu", clients, repeats, least := 0.001 if self.quick else 0.05)
+            if torch.cuda.is_available():
+                found += beside_the_step(names, "cuda", clients, repeats, least)
+        rows = compared(pd.DataFrame(found), clients)
+        settings = {"benchmark": "channels", "machine": facts, "repeats": repeats, "clients": clients}
+        settings |= {"samples": SAMPLES, "features": FEATURES, "steps_per_draw": STEPS}
+        return Outcome(text(rows, settings), rows, settings)
 
 
-@dataclass(frozen=True)
-class DeviceResult:
-    """All links on one device; `step` are seconds of the bare encoder step of all clients in each repeat."""
+def encoder_step(device: str, clients: int, at_once: bool) -> Callable[[], object]:
+    """Return the bare training step of K encoders, forward and backward, one by one or all at once."""
+    encoder = own_layers(ENCODERS.get("dcgan")(3, FEATURES)).to(device).to(memory_format=torch.channels_last)
+    encoders = [copy.deepcopy(encoder) for _ in range(clients)]
+    images = torch.randn(clients, SAMPLES, 32, 32, 3, device=device).movedim(-1, 2)  # channels last in memory
+    gradients = torch.randn(clients, SAMPLES, FEATURES, device=device)
+    params, buffers = stack_module_state(encoders)
 
-    device: str
-    step: tuple[float, ...]
-    links: tuple[LinkResult, ...]
+    def one_by_one() -> None:
+        for module, x, gradient in zip(encoders, images, gradients, strict=True):
+            torch.autograd.grad(module(x), list(module.parameters()), gradient)
 
-    def share(self, link: LinkResult) -> float:
-        """Median call over the median bare step."""
-        return median(link.call) / median(self.step)
+    def all_at_once() -> None:
+        features = vmap(lambda *state: functional_call(encoder, state[:2], state[2:]))(params, buffers, images)
+        torch.autograd.grad(features, list(params.values()), gradients)
 
-    def round_share(self, link: LinkResult, clients: int) -> float:
-        """Median draw for all clients over the median bare steps of the round that it is for."""
-        return clients * median(link.draw) / (STEPS * median(self.step))
-
-    def met(self, link: LinkResult) -> bool | None:
-        """Whether the target is met; None where there is none."""
-        most = link.case.most.get(self.device)
-        return None if most is None else self.share(link) < most
+    return all_at_once if at_once else one_by_one
 
 
-@dataclass(frozen=True)
-class ChannelsReport:
-    """A whole invocation."""
+class Pass:
+    """A link between features of all clients and their gradient, with one step's part of a round's realisation."""
 
-    machine: Mapping[str, Any]
-    clients: int
-    repeats: int
-    devices: Sequence[DeviceResult]
+    def __init__(self, case: Case, device: str, clients: int) -> None:
+        kind, options, _ = case
+        self.link = make_link(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
+        self.generator = torch.Generator(device).manual_seed(0)
+        self.features = torch.randn(clients, SAMPLES, FEATURES, device=device, requires_grad=True)
+        self.gradient = torch.randn(clients, SAMPLES, FEATURES, device=device)
+        self.snr_db = torch.full((clients,), SNR_DB, device=device)
+        self.meters = Meter(), Meter()
+        self.up, self.down = self._rows(clients), self._rows(clients)
+
+    def __call__(self) -> None:
+        """Send features up and their gradient down, both metered, as in a training step of a split method."""
+        down: dict[str, Any] = {"down": self.down, "down_snr_db": self.snr_db, "down_meter": self.meters[1]}
+        received = self.link(self.features, self.up, self.snr_db, meter=self.meters[0], check=False, **down)
+        torch.autograd.grad(received, self.features, self.gradient)
+
+    def draw(self, client: int = 0) -> dict[str, Tensor]:
+        """Return one client's realisation of a round, in one direction."""
+        return self.link.of(client).draw([SAMPLES] * STEPS, FEATURES, self.generator)
+
+    def _rows(self, clients: int) -> dict[str, Tensor]:
+        """Return the first step of a round of each client: a view of its rows, as the engine takes it."""
+        drawn = [self.draw(client) for client in range(clients)]
+        return {name: torch.stack([rows[name] for rows in drawn])[:, :SAMPLES] for name in drawn[0]}
 
 
-def bench(links: str | None = None, repeats: int | None = None, quick: bool = False) -> ChannelsReport:
-    """Measures on the CPU with one thread, and on a GPU where there is one. The encoder and the links take turns.
+def beside_the_step(
+    names: Sequence[str], device: str, clients: int, repeats: int, least: float
+) -> list[dict[str, Any]]:
+    """Return a row per link, with milliseconds; all links and the bare step take turns, forth and back.
 
-    Args:
-        links: names of `CASES`, separated by commas (None: all).
-        repeats: that count, after one that does not (None: 15).
-        quick: 2 clients and 2 repeats.
-
-    Raises:
-        ConfigError: a link that is not measured, or a number that makes no sense.
+    Each turn is warmed up and then measured for `least` seconds or more.
     """
-    names = list(CASES) if links is None else chosen("links", links, list(CASES))
-    repeats = (2 if quick else 15) if repeats is None else repeats
-    require("repeats", repeats, COUNT)
-    clients = 2 if quick else CLIENTS
-    facts, devices = machine(), ["cpu", "cuda:0"] if torch.cuda.is_available() else ["cpu"]
-    keep_freed_memory()
-    with one_thread(), torch.random.fork_rng():
-        found = [_measure(torch.device(d), [CASES[name] for name in names], clients, repeats) for d in devices]
-    return ChannelsReport(facts, clients, repeats, found)
+    works: dict[str, Callable[[], object]] = {"step": encoder_step(device, clients, at_once=device == "cuda")}
+    for name in names:
+        link = Pass(CASES[name], device, clients)
+        works |= {f"call {name}": link, f"draw {name}": link.draw}
+    timers = {name: timer(work, device) for name, work in works.items()}
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(repeats):
+        for name in works if turn % 2 == 0 else reversed(works):
+            took[name].append(1e3 * timers[name].blocked_autorange(min_run_time=least).median)
+        logger.info("%s, turn %d of %d: bare step %.3g ms", device, turn + 1, repeats, took["step"][-1])
+    rows = []
+    for name in names:
+        kind, options, targets = CASES[name]
+        row = {"device": device, "link": name, "kind": kind, "options": options, "target": targets.get(device)}
+        times = {"step_ms": took["step"], "call_ms": took[f"call {name}"], "draw_ms": took[f"draw {name}"]}
+        rows.append(row | times)
+    return rows
 
 
-def _measure(device: torch.device, cases: Sequence[Case], clients: int, repeats: int) -> DeviceResult:
-    """All links on a device, in one order and then the other; the first turn is the warm-up."""
-    step, passes = EncoderStep(device, clients), {case.name: Pass(case, device, clients) for case in cases}
-    steps: list[float] = []
-    calls: dict[str, list[float]] = {name: [] for name in passes}
-    draws: dict[str, list[float]] = {name: [] for name in passes}
-    for turn in range(repeats + 1):
-        steps.append(seconds(step, device))
-        logger.info("%s, turn %d of %d: bare step %.3g s", device.type, turn, repeats, steps[-1])
-        for name in passes if turn % 2 else reversed(passes):
-            calls[name].append(seconds(passes[name], device, CALLS))
-            draws[name].append(seconds(passes[name].draw, device))
-    links = [LinkResult(case, tuple(calls[case.name][1:]), tuple(draws[case.name][1:])) for case in cases]
-    return DeviceResult(device.type, tuple(steps[1:]), tuple(links))
+def compared(rows: pd.DataFrame, clients: int) -> pd.DataFrame:
+    """Return the rows with a call's share of a step, all clients' draws' share of a round's steps, and targets met."""
+    step, call, draw = (spread(rows[name])["median"] for name in ("step_ms", "call_ms", "draw_ms"))
+    target = rows.target.astype(float)
+    met = (call / step < target).astype(object).where(target.notna(), None)
+    return rows.assign(target=target, share_of_step=call / step, share_of_round=clients * draw / STEPS / step, met=met)
 
 
-def table(report: ChannelsReport) -> str:
-    """A block per device, after a line about the machine."""
-    m = report.machine
-    facts = [m["cpu"], f"{m['cores']} cores", m["gpu"], f"torch {m['versions']['torch']}"]
-    work = f"{report.clients} clients x {SAMPLES} samples x {FEATURES // 2} symbols, forward and backward"
-    head = f"{', '.join(f for f in facts if f)}; {work}; {plural(report.repeats, 'repeat')} after a warm-up"
-    return "\n\n".join([head, *(_device(result, report.clients) for result in report.devices)])
+def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
+    """Return a block per device, after a line about the machine."""
+    work = f"{settings['clients']} clients x {SAMPLES} samples x {FEATURES // 2} symbols, forward and backward"
+    head = f"{settings['machine']['title']}; {work}; repeats: {settings['repeats']}"
+    return "\n\n".join([head, *(device_text(name, found) for name, found in rows.groupby("device", sort=False))])
 
 
-def _device(result: DeviceResult, clients: int) -> str:
-    """One device: the bare step, a row per link, and what missed its target."""
-    low, middle, high = _milliseconds(result.step)
-    threads = ", one thread" if result.device == "cpu" else ""
-    title = f"{result.device}{threads}; bare step of the encoders: {middle} ms (min {low}, max {high})"
-    call, draw = (
-        ("ms/call: min", "median", "max", "% of step", "target"),
-        ("ms/draw: min", "median", "max", "% of round"),
+def device_text(device: str, rows: pd.DataFrame) -> str:
+    """Return one device: the bare step, a row per link, and what missed its target."""
+    step, missed = spread(rows.step_ms).iloc[0], ", ".join(rows[rows.met.eq(False)].link)
+    columns = table(
+        ("link", rows.link),
+        *spread_cells("ms/call", rows.call_ms, ".3g"),
+        cells("% of step", 100 * rows.share_of_step, ".3f"),
+        ("target", ["-" if pd.isna(most) else f"< {100 * most:g}" for most in rows.target]),
+        *spread_cells("ms/draw", rows.draw_ms, ".3g"),
+        cells("% of round", 100 * rows.share_of_round, ".3f"),
     )
-    rows: list[Cells] = [("link", *call, *draw), *(_row(result, link, clients) for link in result.links)]
-    missed = [link.case.name for link in result.links if result.met(link) is False]
-    aims = f"targets missed by {', '.join(missed)}" if missed else "targets met"
+    title = f"bare step of the encoders: {step['median']:.4g} ms (min {step['min']:.4g}, max {step['max']:.4g})"
     draws = f"a draw is one client's round of {STEPS} steps in one direction; % of round: those of all clients"
-    return "\n".join([title, *aligned(rows), f"{draws}; {aims}"])
-
-
-def _row(result: DeviceResult, link: LinkResult, clients: int) -> Cells:
-    """One link."""
-    most = link.case.most.get(result.device)
-    target = "-" if most is None else f"< {100 * most:g}"
-    share = f"{100 * result.share(link):.3f}"
-    drawn = f"{100 * result.round_share(link, clients):.3f}"
-    return (link.case.name, *_milliseconds(link.call), share, target, *_milliseconds(link.draw), drawn)
-
-
-def _milliseconds(times: Sequence[float]) -> tuple[str, str, str]:
-    """Least, median and most."""
-    low, middle, high = (f"{1e3 * t:.{4 if t >= 1 else 3}g}" for t in (min(times), median(times), max(times)))
-    return low, middle, high
-
-
-def as_json(report: ChannelsReport) -> dict[str, Any]:
-    """Everything as plain values."""
-    return {
-        "benchmark": "channels",
-        "machine": dict(report.machine),
-        "clients": report.clients,
-        "samples": SAMPLES,
-        "features": FEATURES,
-        "steps_per_draw": STEPS,
-        "repeats": report.repeats,
-        "devices": [
-            {
-                "device": result.device,
-                "bare_step_seconds": list(result.step),
-                "links": [
-                    asdict(link)
-                    | {
-                        "share_of_step": result.share(link),
-                        "met": result.met(link),
-                        "draw_share_of_round": result.round_share(link, report.clients),
-                    }
-                    for link in result.links
-                ],
-            }
-            for result in report.devices
-        ],
-    }
+    aims = f"targets missed by {missed}" if missed else "targets met"
+    return "\n".join([f"{device}{', one thread' if device == 'cpu' else ''}; {title}", columns, f"{draws}; {aims}"])

@@ -1,25 +1,59 @@
-"""`semcom bench`: what it takes, prints and writes. Its flags are the fields of these dataclasses."""
+"""`semcom bench`: what all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import platform
 from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from json import dumps
 from pathlib import Path
+from textwrap import indent
+from timeit import default_timer
 from typing import Any
+
+import joblib
+import pandas as pd
+import psutil
+import torch
 
 from channels.registry import Registry
 from semcom.config import ConfigError, RunError
+from semcom.config.checks import COUNT, require
 from semcom.files import write_atomically
+from semcom.runs.folder import commit, versions
+
+logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
+from torch.utils import benchmark  # noqa: E402
+
+logger = logging.getLogger(__name__)
+
+BUSY = 0.3  # load per core from which others must be at work: threads that wait for each other then suffer most
+MIB = 2**20
+BENCHES: Registry[type[Bench]] = Registry(
+    "bench",
+    {
+        "engine": "semcom.bench.engine:BenchEngine",
+        "scale": "semcom.bench.scale:BenchScale",
+        "channels": "semcom.bench.channels:BenchChannels",
+        "methods": "semcom.bench.methods:BenchMethods",
+    },
+)
+"""What can be measured."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark found: a table, the same and more as plain values, and a line for each thing that failed."""
+    """What a benchmark found: tables for a terminal, all that was measured, and what all its rows have in common.
 
-    table: str
-    values: dict[str, Any]
-    failures: list[str]
+    Texts in a column "error" are failures, each of what a column "name" says.
+    """
+
+    text: str
+    rows: pd.DataFrame
+    settings: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -32,125 +66,106 @@ class Bench:
     """File that everything measured is written to."""
 
     def carry_out(self) -> None:
-        """Measures, prints the table, writes the file.
+        """Measure, print the tables, write the file.
 
-        Raises:
-            ConfigError: flags that cannot be met; nothing has been measured then.
-            RunError: some of it failed; the table and the file hold the rest.
+        Raises ConfigError, before anything is measured, for flags that cannot be met, and RunError where some of it
+        failed; the tables and the file hold the rest.
         """
         if self.json is not None and Path(self.json).is_dir():
             raise ConfigError(f"json: {self.json!r} is a folder; give a file")
         outcome = self.measure()
-        print(outcome.table)
+        print(outcome.text)
         if self.json is not None:
-            write_atomically(self.json, dumps(outcome.values, indent=2) + "\n")
+            rows = json.loads(outcome.rows.to_json(orient="records", double_precision=15))  # a missing number is null
+            write_atomically(self.json, json.dumps({**outcome.settings, "rows": rows}, indent=2) + "\n")
             print(f"written to {self.json}")
-        if outcome.failures:
-            raise RunError(f"{len(outcome.failures)} measurements failed; the first: {outcome.failures[0]}")
+        if "error" in outcome.rows and len(failed := outcome.rows.dropna(subset="error")):
+            first = failed.iloc[0]
+            raise RunError(f"{len(failed)} measurements failed; the first: {first['name']}: {first.error}")
 
     @abstractmethod
     def measure(self) -> Outcome:
-        """Measures."""
+        """Measure. Raises ConfigError for flags that cannot be met."""
+
+    def count(self, name: str, full: int, quick: int) -> int:
+        """Return a flag's whole number, or what stands for None. Raises ConfigError below 1."""
+        value = getattr(self, name)
+        require(name, value, COUNT)
+        return value if value is not None else quick if self.quick else full
 
 
-@dataclass(frozen=True)
-class BenchEngine(Bench):
-    """Whole training rounds of the engine beside the plain per-client loop, on synthetic images.
-
-    Case a: FedAvg with the 5x5 CNN 32-64-512. b: FedCL with the DCGAN encoder over AWGN. c: FedAvg with ResNet-18. The
-    variants take turns, each in a process of its own, so nothing else should be at work on the machine.
-    """
-
-    cases: str = "a,b,c"
-    """Which cases, separated by commas."""
-    variants: str | None = None
-    """Which variants, separated by commas: plain, loop, chunk, processes, bf16, those of a GPU (None: all that are)."""
-    repeats: int | None = None
-    """Rounds of each variant that count, after one that does not (None: 5; with --quick 2)."""
-    growth: str | None = None
-    """Numbers of clients to measure the best variant with (None: 5,20,80; with --quick 2,4; an empty text: none)."""
-
-    def measure(self) -> Outcome:
-        """See `semcom.bench.engine`."""
-        from semcom.bench import engine, report
-
-        found = engine.bench(self.cases, self.variants, self.growth, self.repeats, self.quick)
-        return Outcome(report.table(found), report.as_json(found), found.failures())
+def chosen(field: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """Return names separated by commas (None: all) in the order of `known`. Raises ConfigError for an unknown one."""
+    given = list(known) if text is None else [name.strip() for name in text.split(",")]
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"{field}: {name!r} is not one of {', '.join(known)}")
+    return [name for name in known if name in given]
 
 
-@dataclass(frozen=True)
-class BenchScale(Bench):
-    """What a round costs when very many clients exist and 20 of them take part, beside 20 of 100.
-
-    The clients share 60,000 synthetic images through overlapping index tables.
-    """
-
-    methods: str = "fedavg,fedproto,fedcl"
-    """Which methods, separated by commas."""
-    clients: int = 100_000
-    """How many are very many."""
-    rounds: int | None = None
-    """Rounds that count, after one that does not (None: 50; with --quick 3)."""
-
-    def measure(self) -> Outcome:
-        """See `semcom.bench.scale`."""
-        from semcom.bench import scale
-
-        found = scale.bench(self.methods, self.clients, self.rounds, self.quick)
-        return Outcome(scale.table(found), scale.as_json(found), found.failures())
-
-
-@dataclass(frozen=True)
-class BenchChannels(Bench):
-    """A pass through each link, forward and backward, beside the bare training step of the DCGAN encoder.
-
-    20 clients with 64 samples of 32 symbols, on one CPU thread, and on a GPU where there is one. Also what it takes to
-    draw a client's realisation of a round.
-    """
-
-    links: str | None = None
-    """Which links, separated by commas (None: all)."""
-    repeats: int | None = None
-    """Measurements of each that count, after one that does not (None: 15; with --quick 2)."""
-
-    def measure(self) -> Outcome:
-        """See `semcom.bench.channels`."""
-        from semcom.bench import channels
-
-        found = channels.bench(self.links, self.repeats, self.quick)
-        return Outcome(channels.table(found), channels.as_json(found), [])
+def machine() -> dict[str, Any]:
+    """Return facts about the machine, to be asked before anything works; warn where others are at work."""
+    cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
+    if load > BUSY * cores:
+        logger.warning("others are at work here (load %.1f on %d cores): numbers will be off", load, cores)
+    cpu, found = _processor(), versions()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "title": ", ".join(part for part in (cpu, f"{cores} cores", gpu, f"torch {found['torch']}") if part),
+        "cpu": cpu,
+        "cores": cores,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "load": load,
+        "gpu": gpu,
+        "cuda": torch.version.cuda,
+        "system": platform.platform(),
+        "versions": found,
+        "commit": commit(),
+    }
 
 
-@dataclass(frozen=True)
-class BenchArms(Bench):
-    """What a round of each arm costs beside FedAvg's: passes through the encoder by count, time by measurement.
-
-    Synthetic images in the setting of the experiment arms-small: the small network with dropout, 300 images per client,
-    batch 16, SGD, an ideal link. Rounds of FedAvg and of an arm take turns on one thread of a processor.
-    """
-
-    arms: str | None = None
-    """Which methods, separated by commas (None: all)."""
-    clients: int | None = None
-    """How many (None: 20; with --quick 2)."""
-    repeats: int | None = None
-    """Pairs of rounds that count, after three that do not (None: 5; with --quick 2)."""
-
-    def measure(self) -> Outcome:
-        """See `semcom.bench.arms`."""
-        from semcom.bench import arms
-
-        found = arms.bench(self.arms, self.clients, self.repeats, self.quick)
-        return Outcome(arms.table(found), arms.as_json(found), [])
+def _processor() -> str:
+    """Return the processor's name; psutil has none, Linux has it in a file."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
-BENCHES: Registry[type[Bench]] = Registry(
-    "bench",
-    {
-        "engine": "semcom.bench.commands:BenchEngine",
-        "scale": "semcom.bench.commands:BenchScale",
-        "channels": "semcom.bench.commands:BenchChannels",
-        "arms": "semcom.bench.commands:BenchArms",
-    },
-)
-"""What can be measured."""
+def clock_of(device: torch.device | str) -> Callable[[], float]:
+    """Return the clock on the wall; that of a GPU waits until the device has done all that it was given."""
+    return benchmark.timer if torch.device(device).type == "cuda" else default_timer
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Return how long something takes once."""
+    begun = clock()
+    work()
+    return clock() - begun
+
+
+def timer(work: Callable[[], object], device: torch.device | str) -> benchmark.Timer:
+    """Return torch's timer of something short, on one thread."""
+    return benchmark.Timer("work()", globals={"work": work}, timer=clock_of(device))
+
+
+def cells(title: str, values: pd.Series, form: str) -> tuple[str, Iterable[str]]:
+    """Return numbers as a column, with a dash where there is none."""
+    return title, ["-" if pd.isna(value) else format(value, form) for value in values]
+
+
+def spread(lists: pd.Series) -> pd.DataFrame:
+    """Return min, median and max of each list of numbers; NaN for an empty one."""
+    return lists.explode().astype(float).groupby(level=0, sort=False).agg(["min", "median", "max"])
+
+
+def spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
+    """Return min, median and max of each list of numbers as three columns."""
+    return [cells(f"{title}: {name}" if name == "min" else name, v, form) for name, v in spread(lists).items()]
+
+
+def table(*columns: tuple[str, Iterable[str]]) -> str:
+    """Return columns as lines: the first one to the left, the others to the right."""
+    (first, names), *others = columns
+    rows = zip(*(texts for _, texts in others), strict=True)
+    frame = pd.DataFrame(list(rows), index=list(names), columns=[title for title, _ in others])
+    return indent(frame.rename_axis(columns=first).to_string(col_space=[len(title) + 1 for title in frame]), "   ")

@@ -3,144 +3,168 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
+import joblib
+import pandas as pd
 import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
-from semcom.bench.contest import SIZES, Entry, Peak, entered, take_turns
-from semcom.bench.flops import flops_per_sample
-from semcom.bench.machine import machine
-from semcom.bench.measurement import CaseResult, Growth, Report
-from semcom.bench.names import chosen
-from semcom.bench.variants import Variant, rounded, variants
-from semcom.bench.workloads import CASES, Case, Workload
-from semcom.config import ConfigError
+from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
+from semcom.bench.plain import Network
+from semcom.bench.rounds import in_turns
+from semcom.bench.workloads import Workload, variants
 from semcom.config.checks import COUNT, require
 
-GROWTH, SMALL_GROWTH = (5, 20, 80), (2, 4)
-"""Numbers of clients that the cost of growing is measured with."""
-ROUNDED = ("bf16", "cuda-tf32", "cuda-bf16")
-"""Variants that follow from the best one of a device."""
+_FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
+CASES: Mapping[str, Workload] = {
+    "a": Workload("FedAvg, 5x5 CNN 32-64-512, no link", "fedavg", "cnn", 512, 20, 300, 16),
+    "b": Workload(_FEDCL, "fedcl", "dcgan", 64, 20, 300, 50, ways=3, through_link=True),
+    "c": Workload("FedAvg, ResNet-18, no link", "fedavg", "resnet18", 512, 10, 128, 64),
+}
+SMALL: Mapping[str, Workload] = {
+    name: replace(case, title=f"{case.title} (small)", clients=2, samples=4 if name == "c" else 11, batch=4)
+    for name, case in CASES.items()
+}
+"""The same in a moment."""
+GROWING, SIZES = ("a", "b"), {"cpu": 2048, "cuda": 8192}
+"""Cases with several numbers of clients; rows and columns of the matrices whose products are a device's peak."""
 
 
-def bench(
-    cases: str = "a,b,c",
-    only: str | None = None,
-    growth: str | None = None,
-    repeats: int | None = None,
-    quick: bool = False,
-) -> Report:
-    """Measures.
+@dataclass(frozen=True)
+class BenchEngine(Bench):
+    """Whole training rounds of the engine beside the plain per-client loop, on synthetic images.
 
-    Args:
-        cases: names of `CASES`, separated by commas.
-        only: variants, separated by commas (None: all that this machine can carry out).
-        growth: numbers of clients, separated by commas (None: 5,20,80; empty: none).
-        repeats: rounds that count, per variant (None: 5).
-        quick: tiny workloads: shows that everything works, and nothing else.
-
-    Raises:
-        ConfigError: a case or variant that does not exist, or a number that makes no sense.
-    """
-    picked = [CASES[name] for name in chosen("cases", cases, list(CASES))]
-    wanted = Wanted(only)
-    clients = _clients(growth, SMALL_GROWTH if quick else GROWTH)
-    repeats = (2 if quick else 5) if repeats is None else repeats
-    require("repeats", repeats, COUNT)
-    facts = machine()
-    with ExitStack() as stack:
-        peaks = {device: Peak(device, 256 if quick else SIZES[device]) for device in wanted.devices()}
-        for peak in peaks.values():
-            stack.callback(peak.close)
-        results = [_case(case, wanted, peaks, clients, repeats, quick) for case in picked]
-    best = {device: peak.best for device, peak in peaks.items()}
-    return Report(facts, repeats, [replace(result, peaks=best) for result in results])
-
-
-class Wanted:
-    """Which variants are to be measured.
-
-    Args:
-        only: their names, separated by commas; None: all.
+    Case a: FedAvg with the 5x5 CNN 32-64-512. b: FedCL with the DCGAN encoder over AWGN. c: FedAvg with ResNet-18. The
+    variants take turns, each in a process of its own, so nothing else should be at work on the machine.
     """
 
-    def __init__(self, only: str | None) -> None:
-        self._fixed = variants(torch.cuda.is_available())
-        known = [v.name for v in self._fixed]
-        known += [name for name in ROUNDED if torch.cuda.is_available() or not name.startswith("cuda")]
-        self._names = known if only is None else chosen("variants", only, known)
-        for name in self._names:
-            if name in ROUNDED and not any(_same_device(name, v) and not v.plain for v in self.fixed()):
-                raise ConfigError(f"variants: {name} follows from the best of the others on its device; name one too")
+    cases: str = "a,b,c"
+    """Which cases, separated by commas."""
+    variants: str | None = None
+    """Which variants, separated by commas: plain, loop, chunk, processes, bf16, those of a GPU (None: all that are)."""
+    repeats: int | None = None
+    """Rounds of each variant that count, after one that does not (None: 5; with --quick 2)."""
+    growth: tuple[int, ...] | None = None
+    """Numbers of clients to measure the best variant with (None: 5 20 80; with --quick 2 4)."""
 
-    def fixed(self) -> list[Variant]:
-        """Those that are known beforehand."""
-        return [v for v in self._fixed if v.name in self._names]
+    def measure(self) -> Outcome:
+        """Measure one case after the other, and the peak of each device beside them."""
+        names, repeats = chosen("cases", self.cases, list(CASES)), self.count("repeats", 5, 2)
+        known = {variant.name: variant for variant in variants(torch.cuda.is_available())}
+        wanted = [known[name] for name in chosen("variants", self.variants, list(known))]
+        require("growth", self.growth, COUNT)
+        clients = sorted(set(self.growth if self.growth is not None else (2, 4) if self.quick else (5, 20, 80)))
+        facts, found = machine(), []
+        sizes: dict[str, int] = {v.device: 256 if self.quick else SIZES[v.device] for v in wanted}
+        peaks = dict.fromkeys(sizes, 0.0)
+        raise_peaks(dict(peaks), sizes)  # starts the processes
+        for name in names:
+            workload = (SMALL if self.quick else CASES)[name]
+            rows = in_turns([(workload, variant) for variant in wanted], repeats, lambda: raise_peaks(peaks, sizes))
+            for best in fastest(rows) if name in GROWING else ():
+                grown = in_turns([(replace(workload, clients=k), known[best]) for k in clients], repeats)
+                rows += [{**row, "growing": True} for row in grown]
+            found += [
+                {"case": name, "flops_per_sample": flops_per_sample(workload), "growing": False} | r for r in rows
+            ]
+        rows = compared(pd.DataFrame(found), peaks)
+        settings = {"benchmark": "engine", "machine": facts, "repeats": repeats, "peak_flops_per_second": peaks}
+        return Outcome(text(rows, settings), rows, settings)
 
-    def devices(self) -> list[str]:
-        """Devices that are measured."""
-        return list(dict.fromkeys(v.device for v in self.fixed()))
 
-    def rounded(self, best: Variant) -> list[Variant]:
-        """Those that follow from the best of a device."""
-        return [v for v in rounded(best) if v.name in self._names]
+def raise_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None:
+    """Raise each device's FLOP/s of products of matrices to what it reaches now; a CPU by a process for each core."""
+    for device, size in sizes.items():
+        n = joblib.cpu_count() if device == "cpu" else 1
+        speeds = joblib.Parallel(n)(joblib.delayed(product_speed)(size, device) for _ in range(n))
+        best[device] = max(best[device], sum(speeds))
 
 
-def _case(
-    case: Case, wanted: Wanted, peaks: Mapping[str, Peak], clients: Sequence[int], repeats: int, quick: bool
-) -> CaseResult:
-    """All variants of a case, then the cost of growing with the best one of each device."""
-    workload = case.small if quick else case.workload
-    with entered([workload], wanted.fixed()) as first:
-        take_turns([e for e in first if not e.variant.plain], [], 1)  # a trial: which one is the best?
-        best = {device: entry.variant for device in peaks if (entry := _best(first, device)) is not None}
-        second = [v for variant in best.values() for v in wanted.rounded(variant)]
-        for entry in first:
-            entry.seconds.clear()
-        with entered([workload], second) as more:
-            take_turns([*first, *more], list(peaks.values()), repeats)
-            measured = tuple(e.result() for e in (*first, *more))
-    grown = _growth(workload, list(best.values()), clients, repeats) if case.grows else ()
-    return CaseResult(
-        name=case.name,
-        workload=workload,
-        flops_per_sample=flops_per_sample(workload),
-        peaks={},  # all cases get the best that was met until the end
-        measurements=measured,
-        growth=grown,
-        rounded_from={v.name: best[v.device].name for v in second},
+def product_speed(size: int, device: str) -> float:
+    """Return the FLOP/s of the fastest of the products of two square float32 matrices that fit into a second."""
+    a, b = torch.randn(2, size, size, device=device)
+    product = timer(partial(torch.mm, a, b, out=torch.empty_like(a)), device)
+    return 2 * size**3 / min(product.blocked_autorange(min_run_time=min(1.0, size / 2048)).times)
+
+
+def fastest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the name of the engine's variant in float32 that had the fastest round on each device."""
+    ours = [row for row in rows if row["seconds"] and not row["plain"] and row["precision"] == "float32"]
+    ours.sort(key=lambda row: min(row["seconds"]), reverse=True)
+    return list({row["device"]: row["variant"] for row in ours}.values())
+
+
+def flops_per_sample(workload: Workload) -> float:
+    """Return the floating-point operations of a training step over its samples; a product and its sum are two.
+
+    Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
+    optimiser) counts nothing, so the share of the peak that follows is a lower bound.
+    """
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+        network = Network(workload, snr_db=None)
+        images = torch.empty(workload.batch, 3, 32, 32)
+        labels = torch.zeros(workload.batch, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter:
+        F.cross_entropy(network(images)[1], labels).backward()
+    return counter.get_total_flops() / workload.batch
+
+
+def compared(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
+    """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing."""
+    rows = rows.assign(rate=spread(rows.rates)["median"])
+    place = ["case", "device"]
+    plain = rows[rows.plain].set_index(place).rate.reindex(pd.MultiIndex.from_frame(rows[place]))
+    flops = rows.rate * rows.flops_per_sample
+    fewest = rows.groupby(["case", "variant", "growing"], sort=False).rate.transform("first")
+    return rows.assign(
+        times_plain=(rows.rate / plain.to_numpy()).where(~rows.growing),  # the plain loop has the case's clients
+        flops_per_second=flops,
+        share_of_peak=flops / rows.device.map(peaks),
+        cost_over_fewest=(fewest / rows.rate).where(rows.growing),
     )
 
 
-def _best(entries: Sequence[Entry], device: str) -> Entry | None:
-    """The engine's fastest variant on a device; None where none has been measured."""
-    ours = [e for e in entries if e.variant.device == device and not e.variant.plain and e.seconds]
-    return min(ours, key=lambda e: min(e.seconds), default=None)
+def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
+    """Return all cases, one below the other, after a line about the machine."""
+    head = f"{settings['machine']['title']}; rounds of each after a warm-up: {settings['repeats']}"
+    peaks = ", ".join(f"{name} {flops / 1e9:,.0f} GFLOP/s" for name, flops in settings["peak_flops_per_second"].items())
+    return "\n\n".join([head, *(case_text(case, peaks) for _, case in rows.groupby("case", sort=False))])
 
 
-def _growth(workload: Workload, best: Sequence[Variant], clients: Sequence[int], repeats: int) -> tuple[Growth, ...]:
-    """The cost of several numbers of clients, with the best variant of each device."""
-    found = []
-    for variant in best if clients else ():
-        with entered([workload.grown(k) for k in clients], [variant]) as entries:
-            take_turns(entries, [], repeats)
-            found.append(Growth(variant.name, tuple(e.result() for e in entries)))
-    return tuple(found)
-
-
-def _same_device(rounded: str, variant: Variant) -> bool:
-    """Whether a variant runs on the device of the reduced precision called `rounded`."""
-    return rounded.startswith("cuda") == (variant.device == "cuda")
-
-
-def _clients(text: str | None, default: tuple[int, ...]) -> list[int]:
-    """Numbers of clients, ascending."""
-    if text is None:
-        return list(default)
-    try:
-        numbers = [int(word) for word in text.split(",") if word.strip()]
-    except ValueError:
-        raise ConfigError(f"growth: {text!r} is not a comma list of whole numbers") from None
-    require("growth", tuple(numbers), COUNT)
-    return sorted(set(numbers))
+def case_text(case: pd.DataFrame, peaks: str) -> str:
+    """Return one case: what it is, a row per variant, and the cost of growing."""
+    found, first = case[~case.growing], case.iloc[0]
+    on_gpu = [cells("GPU MiB", found.device_bytes / MIB, ",.0f")] if found.device_bytes.notna().any() else []
+    columns = table(
+        ("variant", found.variant),
+        *spread_cells("samples/s", found.rates, ",.0f"),
+        cells("x plain", found.times_plain, ".2f"),
+        cells("GFLOP/s", found.flops_per_second / 1e9, ",.1f"),
+        cells("% of peak", 100 * found.share_of_peak, ".1f"),
+        cells("memory MiB", found.resident_bytes / MIB, ",.0f"),
+        *on_gpu,
+    )
+    lines = [
+        f"{first.case}: {first.title}",
+        f"   {first.clients} clients x {first.samples} samples, batch {first.batch}; "
+        f"{first.flops_per_sample / 1e6:,.1f} MFLOP per sample; peak of products: {peaks}",
+        columns,
+    ]
+    rates = found.set_index("variant").rate
+    for row in found[found.rounded_from.isin(found.variant)].itertuples():
+        times = row.rate / rates[row.rounded_from]
+        lines.append(f"   {row.variant} is {row.rounded_from} at another precision: {times:.2f} times as fast")
+    for variant, grown in case[case.growing].groupby("variant", sort=False):
+        columns = table(
+            cells("K", grown.clients, ","),
+            cells("samples/s", grown.rate, ",.0f"),
+            cells("us/sample", 1e6 / grown.rate, ",.1f"),
+            cells("x smallest K", grown.cost_over_fewest, ".2f"),
+            cells("memory MiB", grown.resident_bytes / MIB, ",.0f"),
+        )
+        lines += [f"   growing K, {variant}:", columns]
+    return "\n".join(lines)

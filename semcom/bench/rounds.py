@@ -1,160 +1,195 @@
-"""What a worker repeats: a round of the engine, a round of the plain loop, or products of matrices."""
+"""Rounds of the engine and of the plain loop, in fresh processes that take turns; all that the engine is used for."""
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+import atexit
+import logging
+import math
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from timeit import default_timer
+from typing import Any
+from unittest.mock import patch
 
+import psutil
 import torch
+from torch import Tensor
 
-from semcom.bench.data import synthetic
+from semcom.bench.commands import clock_of, seconds
 from semcom.bench.plain import make_loop
-from semcom.bench.variants import Variant
-from semcom.bench.workloads import Workload
+from semcom.bench.workloads import Variant, Workload, synthetic
 from semcom.config import Resolved
 from semcom.data.federation import Federation
+from semcom.engine.host import ranks
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 
-PRODUCTS = 10
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a worker is there for.
-
-    Attributes:
-        variant: how; of products, only its device and threads count.
-        workload: what to train; None: products of matrices.
-        size: rows and columns of each factor.
-    """
-
-    variant: Variant
-    workload: Workload | None = None
-    size: int = 2048
-
-    def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, line: str | bytes) -> Job:
-        """Inverse of `to_json`."""
-        values: dict[str, Any] = json.loads(line)
-        workload = values["workload"]
-        return cls(Variant(**values["variant"]), workload and Workload(**workload), values["size"])
-
-
-class Repeated(Protocol):
-    """Something that can be measured again and again."""
-
-    def measure(self) -> float:
-        """Does it once; returns seconds."""
+logger = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Rounds of a configured run, without evaluation.
-
-    Args:
-        config: resolved.
-        federation: its data.
-        team: the processes that share the clients; each of them has to measure the same rounds.
-    """
+    """Rounds of a resolved configuration, without evaluation: each call, of every process of a team, is the next."""
 
     def __init__(self, config: Resolved, federation: Federation, team: Team = ALONE) -> None:
-        self.device = torch.device(config.device)
         keep_freed_memory()
+        device = torch.device(config.device)
+        self.team = team
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        self.world = World(config, federation.to(self.device), self.device, split=self.method.split, team=team)
+        self.world = World(config, federation.to(device), device, split=self.method.split, team=team)
         self.state = self.method.setup(self.world)
 
-    def measure(self) -> float:
-        """The next round."""
-        begun = time.perf_counter()
+    def __call__(self) -> None:
+        """Carry out the next round."""
+        self.team.broadcast(torch.zeros(1))  # a round begins when rank 0 begins it
         self.world.session.tally.begin(self.world.round + 1)
         self.state = self.method.round(self.state, self.world)
-        wait(self.device)
-        return time.perf_counter() - begun
 
 
-class EngineRounds(Rounds):
-    """Rounds of a workload with a variant of the engine."""
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """Count samples, without padding, that go `forward` through encoders, and those whose gradients come `backward`."""
+    passes, encode = {"forward": 0, "backward": 0}, StackedModel.encode
 
-    def __init__(self, workload: Workload, variant: Variant, team: Team = ALONE) -> None:
-        super().__init__(workload.config(variant), synthetic(workload), team)
+    def counting(model: StackedModel, batch: Batch) -> Tensor:
+        features, samples = encode(model, batch), int(batch.count.sum())
+        passes["forward"] += samples
+
+        def came_back(gradient: Tensor) -> None:
+            passes["backward"] += samples
+
+        if features.requires_grad:
+            features.register_hook(came_back)
+        return features
+
+    with patch.object(StackedModel, "encode", counting):
+        yield passes
 
 
-class SharedRounds:
-    """Rounds that the ranks of a team share, seen from rank 0: the others wait in `follow` for each."""
+_next_round: Callable[[], None]  # of what this process was started for
 
-    def __init__(self, workload: Workload, variant: Variant, team: Team) -> None:
-        self.rounds, self.team = EngineRounds(workload, variant, team), team
 
-    def measure(self) -> float:
-        """The next round, on all ranks."""
-        self.team.broadcast(torch.ones(1))
-        return self.rounds.measure()
+def _prepare(workload: Workload, variant: Variant) -> None:
+    """Set this process up for rounds of a workload, on the threads and in the processes that it may have."""
+    global _next_round
+    Thread(target=_end_with_the_parent, daemon=True).start()
+    torch.set_num_threads(variant.threads)
+    if variant.plain:
+        _next_round = make_loop(workload, synthetic(workload), torch.device(variant.device)).round
+        return
+    stack, payload = ExitStack(), pickle.dumps((workload, variant))
+    atexit.register(stack.close)
+    team = stack.enter_context(ranks.local(variant.processes, "semcom.bench.rounds:follow", payload))
+    _next_round = Rounds(workload.config(variant), synthetic(workload), team)
 
 
 def follow(team: Team, payload: bytes) -> None:
-    """The life of a rank other than 0: a round whenever rank 0 begins one, until that ends this process."""
-    job = Job.from_json(payload)
-    assert job.workload is not None
-    rounds = EngineRounds(job.workload, job.variant, team)
+    """Carry out a round whenever rank 0 begins one, until that ends this process."""
+    workload, variant = pickle.loads(payload)
+    next_round = Rounds(workload.config(variant), synthetic(workload), team)
     while True:
-        team.broadcast(torch.zeros(1))
-        rounds.measure()
+        next_round()
 
 
-class PlainRounds:
-    """Rounds of the plain loop; its images lie on the host, and batches go to the device one by one."""
+def _end_with_the_parent() -> None:
+    """End this process when its parent has ended, also where that was killed."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _measure(device: torch.device) -> tuple[float, dict[str, float]]:
+    """Carry out a round; return its seconds, and the most memory on host and device that was ever taken."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        took = seconds(_next_round, clock_of(device))
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # between rounds an interrupt is the parent's to answer
+    device_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else math.nan
+    return took, {"resident_bytes": peak_resident(os.getpid()), "device_bytes": device_bytes}
+
+
+def peak_resident(pid: int) -> float:
+    """Return the peak resident bytes of a process and its descendants, added up; NaN where the system does not tell.
+
+    Linux does (VmHWM, which psutil has not). Pages that several share count several times: an upper bound.
+    """
+    root = psutil.Process(pid)
+    try:
+        texts = [Path(f"/proc/{p.pid}/status").read_text() for p in (root, *root.children(recursive=True))]
+    except OSError:
+        return math.nan
+    return sum(int(text.partition("VmHWM:")[2].split()[0]) * 1024 for text in texts)
+
+
+class Worker:
+    """A workload in a fresh process, warmed up by a round; once it has failed (`error`), it sits out."""
 
     def __init__(self, workload: Workload, variant: Variant) -> None:
-        self.device = torch.device(variant.device)
-        self.loop = make_loop(workload, synthetic(workload), self.device)
+        self.workload, self.variant = workload, variant
+        self.title = f"{workload.title}, {variant.name}, K = {workload.clients}"
+        self.error: str | None = None
+        self.seconds: list[float] = []
+        self.facts = {"resident_bytes": math.nan, "device_bytes": math.nan}  # NaN: not known
+        self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+        self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare, workload, variant), default_timer)
+        self.measure()
+        self.seconds.clear()
 
-    def measure(self) -> float:
-        """The next round."""
-        begun = time.perf_counter()
-        self.loop.round()
-        wait(self.device)
-        return time.perf_counter() - begun
+    def measure(self) -> None:
+        """Add the seconds of a round."""
+        answer = self._ask(_measure, torch.device(self.variant.device))
+        if answer is not None:
+            self.seconds.append(answer[0])
+            self.facts |= answer[1]
+            logger.info("%s: %.3g s", self.title, answer[0])
+
+    def row(self) -> dict[str, Any]:
+        """Return what it does, its rounds' seconds and samples per second (none where it failed), and the facts."""
+        took = [] if self.error else list(self.seconds)
+        who = {**vars(self.workload), **vars(self.variant), "variant": self.variant.name, "name": self.title}
+        rates = [self.workload.visited / s for s in took]
+        return {**who, "seconds": took, "rates": rates, **self.facts, "error": self.error}
+
+    def close(self) -> None:
+        """End the process and its children."""
+        self._pool.shutdown()
+
+    def _ask(self, what: Callable[..., Any], *values: object) -> Any:
+        """Return what the process answers; None once it has failed, and then its memory is free for the others."""
+        if self.error is not None:
+            return None
+        try:
+            return self._pool.submit(what, *values).result()
+        except Exception as error:  # whatever it is, it is reported, and the other processes go on
+            self.error = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            logger.warning("%s failed: %s", self.title, self.error)
+            self.close()
+            return None
 
 
-class Products:
-    """Products of two square float32 matrices; what one takes at best."""
+def in_turns(
+    jobs: Sequence[tuple[Workload, Variant]], repeats: int, between: Callable[[], object] = lambda: None
+) -> list[dict[str, Any]]:
+    """Return a row per job, which has a process of its own, after some rounds of each.
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        self.device = device
-        self.factors = torch.randn(2, size, size, device=device)
-        self.product = torch.empty(size, size, device=device)
-
-    def measure(self) -> float:
-        """Seconds of the fastest of ten."""
-        return min(self._one() for _ in range(PRODUCTS))
-
-    def _one(self) -> float:
-        begun = time.perf_counter()
-        torch.mm(self.factors[0], self.factors[1], out=self.product)
-        wait(self.device)
-        return time.perf_counter() - begun
-
-
-def prepare(job: Job) -> Repeated:
-    """What a job asks for, ready for its first measurement, in this process alone."""
-    if job.workload is None:
-        return Products(job.size, torch.device(job.variant.device))
-    if job.variant.plain:
-        return PlainRounds(job.workload, job.variant)
-    return EngineRounds(job.workload, job.variant)
-
-
-def wait(device: torch.device) -> None:
-    """Until the device has done all that it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    The processes take turns, in one order and then the other; `between` is what is done after each turn.
+    """
+    with ExitStack() as stack:
+        workers = [stack.enter_context(closing(Worker(*job))) for job in jobs]
+        for turn in range(repeats):
+            for worker in workers if turn % 2 == 0 else workers[::-1]:
+                worker.measure()
+            between()
+        return [worker.row() for worker in workers]

@@ -2,148 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from statistics import median
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from semcom.bench.contest import entered, take_turns
-from semcom.bench.machine import machine
-from semcom.bench.measurement import Measurement
-from semcom.bench.names import chosen
-from semcom.bench.text import Cells, aligned, mebibytes, plural
-from semcom.bench.variants import Variant
-from semcom.bench.workloads import Workload
+import pandas as pd
+
+from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, spread, spread_cells, table
+from semcom.bench.rounds import in_turns
+from semcom.bench.workloads import Variant, Workload
 from semcom.config import ConfigError
-from semcom.config.checks import COUNT, require
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50
 """Clients, those that take part in a round, images overall, images per client."""
 SLOWER, MEMORY_BYTES = 1.2, 3 * 2**30
 """Targets: a round with many clients over one with few, and the resident memory of the process."""
 
+_FEDAVG = Workload("FedAvg, 5x5 CNN 32-64-512", "fedavg", "cnn", 512, FEW, SAMPLES, 10, active=ACTIVE, pool=POOL)
+_PERSONAL = replace(_FEDAVG, encoder="dcgan-narrow", features=64, ways=3)
 WORKLOADS: Mapping[str, Workload] = {
-    "fedavg": Workload("FedAvg, 5x5 CNN 32-64-512", "fedavg", "cnn", 512, FEW, SAMPLES, 10, active=ACTIVE, pool=POOL),
-    "fedproto": Workload(
-        "FedProto, DCGAN 32-64-128", "fedproto", "dcgan-narrow", 64, FEW, SAMPLES, 10, ways=3, active=ACTIVE, pool=POOL
-    ),
-    "fedcl": Workload(
-        "FedCL, DCGAN 32-64-128, AWGN 10 dB both ways",
-        "fedcl",
-        "dcgan-narrow",
-        64,
-        FEW,
-        SAMPLES,
-        10,
-        ways=3,
-        through_link=True,
-        active=ACTIVE,
-        pool=POOL,
-    ),
+    "fedavg": _FEDAVG,
+    "fedproto": replace(_PERSONAL, title="FedProto, DCGAN 32-64-128", method="fedproto"),
+    "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", through_link=True),
 }
 """Method -> what is measured, with few clients: one method without personal models, and two with them."""
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A method with few and with many clients, of which equally many take part."""
+class BenchScale(Bench):
+    """What a round costs when very many clients exist and 20 of them take part, beside 20 of 100.
 
-    method: str
-    few: Measurement
-    many: Measurement
-
-    @property
-    def ratio(self) -> float | None:
-        """Median round with many clients over that with few; None where one failed."""
-        if self.few.rate is None or self.many.rate is None:
-            return None
-        return median(self.many.seconds) / median(self.few.seconds)
-
-    @property
-    def met(self) -> bool:
-        """Whether both targets are met."""
-        memory = self.many.resident_bytes
-        return self.ratio is not None and self.ratio <= SLOWER and (memory is None or memory < MEMORY_BYTES)
-
-
-@dataclass(frozen=True)
-class ScaleReport:
-    """A whole invocation."""
-
-    machine: Mapping[str, Any]
-    rounds: int
-    pairs: Sequence[Pair]
-
-    def failures(self) -> list[str]:
-        """One line for each measurement that failed."""
-        both = [(pair, m) for pair in self.pairs for m in (pair.few, pair.many)]
-        return [f"{pair.method}, K = {m.workload.clients}: {m.error}" for pair, m in both if m.error]
-
-
-def bench(
-    methods: str = "fedavg,fedproto,fedcl", clients: int = MANY, rounds: int | None = None, quick: bool = False
-) -> ScaleReport:
-    """Measures one method after the other; rounds with few and with many clients take turns.
-
-    Args:
-        methods: names of `WORKLOADS`, separated by commas.
-        clients: how many are very many.
-        rounds: that count (None: 50).
-        quick: 20 against 200 clients, 3 rounds.
-
-    Raises:
-        ConfigError: a method that is not measured, or a number that makes no sense.
+    The clients share 60,000 synthetic images through overlapping index tables.
     """
-    names = chosen("methods", methods, list(WORKLOADS))
-    rounds = (3 if quick else 50) if rounds is None else rounds
-    require("rounds", rounds, COUNT)
-    if clients < FEW:
-        raise ConfigError(f"clients: {clients} is less than the {FEW} that it is measured against")
-    facts, pairs = machine(), []
-    for name in names:
-        few = WORKLOADS[name]
-        many = few.grown(clients)
-        if quick:
-            few, many = (replace(few, clients=k, active=2, samples=10, pool=600) for k in (20, 200))
-        with entered([few, many], [Variant("loop")]) as entries:
-            take_turns(entries, [], rounds)
-            pairs.append(Pair(name, *(entry.result() for entry in entries)))
-    return ScaleReport(facts, rounds, pairs)
+
+    methods: str = "fedavg,fedproto,fedcl"
+    """Which methods, separated by commas."""
+    clients: int = MANY
+    """How many are very many."""
+    rounds: int | None = None
+    """Rounds that count, after one that does not (None: 50; with --quick 3)."""
+
+    def measure(self) -> Outcome:
+        """Measure one method after the other; rounds with few and with many clients take turns."""
+        names, rounds = chosen("methods", self.methods, list(WORKLOADS)), self.count("rounds", 50, 3)
+        if self.clients < FEW:
+            raise ConfigError(f"clients: {self.clients} is less than the {FEW} that it is measured against")
+        facts, found = machine(), []
+        for few in (WORKLOADS[name] for name in names):
+            pair = [few, replace(few, clients=self.clients)]
+            if self.quick:
+                pair = [replace(few, clients=k, active=2, samples=10, pool=600) for k in (20, 200)]
+            found += in_turns([(workload, Variant("loop")) for workload in pair], rounds)
+        rows, targets = compared(pd.DataFrame(found)), {"ratio": SLOWER, "resident_bytes": MEMORY_BYTES}
+        settings = {"benchmark": "scale", "machine": facts, "rounds": rounds, "targets": targets}
+        return Outcome(text(rows, rounds), rows, settings)
 
 
-def table(report: ScaleReport) -> str:
-    """A row per method and number of clients."""
-    rows: list[Cells] = [("method", "clients", "s/round: min", "median", "max", "ratio", "memory MiB", "start s")]
-    for pair in report.pairs:
-        for m, ratio in ((pair.few, None), (pair.many, pair.ratio)):
-            rows.append(_row(pair.method, m, ratio))
-    w = report.pairs[0].few.workload
-    who = f"{w.active} clients take part in a round, each with {w.samples} of {w.pool:,} images"
-    missed = [pair.method for pair in report.pairs if not pair.met]
-    aims = f"targets, a ratio of {SLOWER} and {mebibytes(MEMORY_BYTES)} MiB: "
-    aims += f"missed by {', '.join(missed)}" if missed else "met"
-    return "\n".join([f"{who}; {plural(report.rounds, 'round')}", *aligned(rows), aims])
+def compared(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return pairs of rows (few clients, many) with the ratio of their median rounds, and whether targets are met."""
+    middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
+    ratio = (middle / middle.shift()).where(many)
+    met = (ratio <= SLOWER) & ~(rows.resident_bytes >= MEMORY_BYTES)
+    return rows.assign(ratio=ratio, met=met.astype(object).where(many, None))
 
 
-def _row(method: str, m: Measurement, ratio: float | None) -> tuple[str, ...]:
-    """One measurement."""
-    clients = f"{m.workload.clients:,}"
-    if m.rate is None:
-        return (method, clients, f"failed: {m.error}")
-    seconds = (min(m.seconds), median(m.seconds), max(m.seconds))
-    cost = "" if ratio is None else f"{ratio:.2f}"
-    return (method, clients, *(f"{s:.3g}" for s in seconds), cost, mebibytes(m.resident_bytes), f"{m.setup_s:.1f}")
-
-
-def as_json(report: ScaleReport) -> dict[str, Any]:
-    """Everything as plain values."""
-    return {
-        "benchmark": "scale",
-        "machine": dict(report.machine),
-        "rounds": report.rounds,
-        "targets": {"ratio": SLOWER, "resident_bytes": MEMORY_BYTES},
-        "methods": [
-            {"method": p.method, "few": asdict(p.few), "many": asdict(p.many), "ratio": p.ratio, "met": p.met}
-            for p in report.pairs
-        ],
-    }
+def text(rows: pd.DataFrame, rounds: int) -> str:
+    """Return a row per method and number of clients, and what is said of the targets."""
+    first, missed = rows.iloc[0], ", ".join(rows[rows.met.eq(False)].method)
+    head = f"{first.active} clients take part in a round, each with {first.samples} of {first.pool:,} images"
+    columns = table(
+        ("method", rows.method),
+        cells("clients", rows.clients, ","),
+        *spread_cells("s/round", rows.seconds, ".3g"),
+        cells("ratio", rows.ratio, ".2f"),
+        cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
+        cells("start s", rows.setup_seconds, ".1f"),
+    )
+    aims = f"targets, a ratio of {SLOWER} and {MEMORY_BYTES / MIB:,.0f} MiB: "
+    return f"{head}; rounds: {rounds}\n{columns}\n{aims}" + (f"missed by {missed}" if missed else "met")

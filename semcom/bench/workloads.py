@@ -1,26 +1,68 @@
-"""What is measured: workloads of CIFAR-10's shape, and their configuration for the engine."""
+"""What is measured: workloads of CIFAR-10's shape on random images, and the ways in which they are carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import joblib
+import numpy as np
+import torch
 
 from semcom import resolve
-from semcom.bench.variants import Variant
 from semcom.config import ChannelConfig, ModelConfig, Resolved, RunConfig, TrainConfig
+from semcom.data.federation import Federation, Ragged
 
-LEARNING_RATE = 1e-3
-SNR_DB = 10.0
-CLASSES = 10
+LEARNING_RATE, SNR_DB, CLASSES = 1e-3, 10.0, 10
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of carrying a workload out.
+
+    Attributes:
+        name: what the table calls it.
+        plain: the plain per-client loop instead of the engine.
+        device: cpu or cuda.
+        chunk: clients that the engine trains at once.
+        processes: that share the clients.
+        threads: of torch in each process.
+        precision: of the engine.
+        rounded_from: of a reduced precision, the variant that it is but for its precision.
+    """
+
+    name: str
+    plain: bool = False
+    device: Literal["cpu", "cuda"] = "cpu"
+    chunk: int | Literal["all", "auto"] = 1
+    processes: int = 1
+    threads: int = 1
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    rounded_from: str | None = None
+
+
+def variants(cuda: bool) -> list[Variant]:
+    """Return all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses."""
+    cores, threads = joblib.cpu_count(), joblib.cpu_count(only_physical_cores=True)
+    best = Variant("processes", processes=cores) if cores > 1 else Variant("loop")
+    found = [Variant("plain", plain=True, threads=threads), Variant("loop"), Variant("chunk", chunk="all"), best]
+    found.append(replace(best, name="bf16", precision="bf16", rounded_from=best.name))
+    if cuda:
+        best = Variant("cuda", device="cuda", chunk="auto", threads=threads)
+        found += [replace(best, name="plain-cuda", plain=True), best]
+        found += [replace(best, name="cuda-loop", chunk=1), replace(best, name="cuda-all", chunk="all")]
+        found.append(replace(best, name="cuda-tf32", precision="tf32", rounded_from=best.name))
+        found.append(replace(best, name="cuda-bf16", precision="bf16", rounded_from=best.name))
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Rounds of one local epoch with Adam, on images that `semcom.bench.data` makes.
+    """Rounds of one local epoch on random images.
 
     Attributes:
         title: what it is, in a line.
-        method: fedavg, fedcl or another arm.
+        method: fedavg, fedcl or another method.
         encoder, features: the network; its head is one matrix to 10 classes.
         clients: K.
         samples: training images per client.
@@ -28,7 +70,7 @@ class Workload:
         ways: classes per client.
         through_link: whether training passes a link with noise of 10 dB (a split method's gradients too).
         active: clients that take part in a round (None: all).
-        pool: images that the clients' index tables point to (None: one for each of their samples).
+        pool: images that the clients' index tables point to.
     """
 
     title: str
@@ -41,30 +83,22 @@ class Workload:
     ways: int = CLASSES
     through_link: bool = False
     active: int | None = None
-    pool: int | None = None
+    pool: int = 6_000
 
     @property
     def visited(self) -> int:
         """Samples that a round visits."""
         return (self.active or self.clients) * self.samples
 
-    def grown(self, clients: int) -> Workload:
-        """The same with another number of clients."""
-        return replace(self, clients=clients)
-
     def config(self, variant: Variant) -> Resolved:
-        """The resolved configuration of an engine variant."""
+        """Return the resolved configuration of an engine variant, which trains with Adam."""
+        train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE, through_link=self.through_link)
         wanted = RunConfig(
             method=self.method,
             clients=self.clients,
             model=ModelConfig(encoder=self.encoder, features=self.features),
             channel=ChannelConfig(kind="awgn", snr_db=SNR_DB),
-            train=TrainConfig(
-                batch_size=self.batch,
-                lr=LEARNING_RATE,
-                through_link=self.through_link,
-                participation=(self.active or self.clients) / self.clients,
-            ),
+            train=replace(train, participation=(self.active or self.clients) / self.clients),
             device=variant.device,
             precision=variant.precision,
             chunk=self.clients if variant.chunk == "all" else variant.chunk,
@@ -73,50 +107,30 @@ class Workload:
         return resolve(wanted)
 
 
-@dataclass(frozen=True)
-class Case:
-    """A workload of `semcom bench engine`.
+def synthetic(workload: Workload, seed: int = 0) -> Federation:
+    """Return K clients with n random training images each, as many of each of their classes; nothing loops over them.
 
-    Attributes:
-        name: one letter.
-        workload: at full size.
-        small: the same in a moment, for a test.
-        grows: whether its cost is measured for several K too.
+    Their lists of the N images overlap, but no client has one twice: it takes every s-th image of each of its classes
+    from a random one on, with a stride s of its own. There are no tests.
     """
-
-    name: str
-    workload: Workload
-    small: Workload
-    grows: bool = True
-
-
-def _case(name: str, workload: Workload, clients: int, samples: int, batch: int, grows: bool = True) -> Case:
-    """A case with its small form."""
-    small = replace(workload, title=f"{workload.title} (small)", clients=clients, samples=samples, batch=batch)
-    return Case(name, workload, small, grows)
-
-
-CASES: Mapping[str, Case] = {
-    "a": _case("a", Workload("FedAvg, 5x5 CNN 32-64-512, no link", "fedavg", "cnn", 512, 20, 300, 16), 2, 11, 4),
-    "b": _case(
-        "b",
-        Workload(
-            "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways",
-            "fedcl",
-            "dcgan",
-            64,
-            20,
-            300,
-            50,
-            ways=3,
-            through_link=True,
-        ),
-        2,
-        11,
-        4,
-    ),
-    "c": _case(
-        "c", Workload("FedAvg, ResNet-18, no link", "fedavg", "resnet18", 512, 10, 128, 64), 2, 4, 4, grows=False
-    ),
-}
-"""The cases of the engine's benchmark, at full size and in small."""
+    rng = np.random.default_rng(seed)
+    clients, turn = workload.clients, np.arange(workload.samples)
+    owned = np.argsort(rng.random((clients, CLASSES)), axis=1)[:, : workload.ways]  # [K, ways], without repetition
+    member = np.zeros((clients, CLASSES), dtype=bool)
+    np.put_along_axis(member, owned, True, axis=1)
+    per_class, each = workload.pool // CLASSES, -(-workload.samples // workload.ways)
+    start = rng.integers(0, per_class, (clients, 1))
+    stride = rng.integers(1, per_class // each + 1, (clients, 1))
+    within = (start + stride * (turn // workload.ways)) % per_class
+    table = within * CLASSES + owned[:, turn % workload.ways]  # [K, n]: image i has class i mod C
+    images = rng.integers(0, 256, (workload.pool, 32, 32, 3), dtype=np.uint8)
+    empty = Ragged(torch.zeros(0, dtype=torch.int64), np.zeros(clients + 1, dtype=np.int64))
+    return Federation(
+        images=torch.from_numpy(images).movedim(-1, 1),  # [N, 3, 32, 32], channels last in memory
+        labels=torch.arange(workload.pool) % CLASSES,
+        train=Ragged(torch.from_numpy(table.ravel()), np.arange(clients + 1, dtype=np.int64) * workload.samples),
+        test=empty,
+        validation=empty,
+        classes=tuple(f"class {c}" for c in range(CLASSES)),
+        owned=member,
+    )

@@ -28,7 +28,7 @@ commands:
   train METHOD        train one method and print its result
   sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
   figure FIGURE       draw a figure from the results of a sweep
-  bench WHAT          measure speed; WHAT: engine, scale, channels or arms
+  bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT           WHAT: methods, channels, datasets, experiments or benches
   list methods NAME   all about one method and its hyperparameters

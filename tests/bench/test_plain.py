@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from semcom.bench import plain
-from semcom.bench.data import synthetic
-from semcom.bench.variants import Variant
-from semcom.bench.workloads import CASES, Workload
+from semcom.bench.engine import CASES, SMALL
+from semcom.bench.workloads import Variant, Workload, synthetic
 from semcom.config import ChannelConfig
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
@@ -49,7 +48,7 @@ def load(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     assert not unexpected and all(name.endswith("num_batches_tracked") for name in missing)
 
 
-def same_order(loop: plain.Loop, world: World) -> None:
+def same_order(loop: plain.FedAvg | plain.FedCL, world: World) -> None:
     """Gives each plain client the images that the engine visits in this round, in its order."""
     size = world.config.train.batch_size
     for k, who in enumerate(loop.clients):
@@ -58,7 +57,7 @@ def same_order(loop: plain.Loop, world: World) -> None:
         who.loader = DataLoader(TensorDataset(images, world.session.draws.federation.labels[order]), batch_size=size)
 
 
-def start(workload: Workload, world: World, model: Population) -> plain.Loop:
+def start(workload: Workload, world: World, model: Population) -> plain.FedAvg | plain.FedCL:
     """The plain loop in float64 with the engine's first weights."""
     loop = plain.make_loop(replace(workload, through_link=False), world.session.draws.federation, torch.device("cpu"))
     for k, who in enumerate(loop.clients):
@@ -75,7 +74,7 @@ def gap(module: nn.Module, tensors: Mapping[str, Tensor]) -> float:
 @pytest.mark.parametrize(("case", "rounds"), [("a", 2), ("c", 1)])
 def test_fedavg_trains_the_same_network(case: str, rounds: int) -> None:
     """With a smaller last batch in each round, normalisation statistics included."""
-    workload = replace(CASES[case].small, samples=5, batch=3)
+    workload = replace(SMALL[case], samples=5, batch=3)
     world, method, state = engine(workload)
     loop = start(workload, world, state.model)
     assert isinstance(loop, plain.FedAvg)
@@ -92,7 +91,7 @@ def test_fedavg_trains_the_same_network(case: str, rounds: int) -> None:
 
 def test_fedcl_trains_the_same_networks() -> None:
     """Personal encoders, the common decoder, the generator and its centroids, over two rounds without noise."""
-    workload = CASES["b"].small
+    workload = SMALL["b"]
     world, method, state = engine(workload)
     loop = start(workload, world, state.model)
     assert isinstance(loop, plain.FedCL)
@@ -112,10 +111,10 @@ def test_fedcl_trains_the_same_networks() -> None:
 
 def test_the_noise_of_the_link() -> None:
     """At 10 dB a tenth of the power, up and down; the gradient's noise is scaled to its own r.m.s."""
-    network = plain.Network(CASES["b"].workload, snr_db=10.0)
+    network = plain.Network(CASES["b"], snr_db=10.0)
     assert network.deviation == pytest.approx(math.sqrt(0.1))
     features = torch.zeros(2000, 64, requires_grad=True)
-    received = plain.NoisyLink.apply(features, network.deviation)
+    received = plain.noisy(features, network.deviation)
     gradient = 3.0 * torch.ones_like(features)
     received.backward(gradient)
     n = features.numel()
@@ -125,7 +124,7 @@ def test_the_noise_of_the_link() -> None:
 
 
 def test_features_have_unit_power() -> None:
-    received, logits = plain.Network(CASES["a"].workload, snr_db=None)(torch.randn(4, 3, 32, 32))
+    received, logits = plain.Network(CASES["a"], snr_db=None)(torch.randn(4, 3, 32, 32))
     torch.testing.assert_close(received.square().mean(1), torch.ones(4))
     assert logits.shape == (4, 10)
 
@@ -135,6 +134,7 @@ def test_the_average_is_weighted_and_leaves_counters_alone() -> None:
     for module, value in ((one, 1.0), (two, 4.0)):
         nn.init.constant_(module.weight, value)
     one.num_batches_tracked += 3
-    mean = plain.average([one, two], [1, 2])
+    clients = [plain.Client(plain.Network(CASES["a"], None), None, n, torch.device("cpu")) for n in (1, 2)]
+    mean = plain.average(clients, [one, two])
     np.testing.assert_allclose(mean["weight"].numpy(), 3.0)
     assert mean["num_batches_tracked"] == 3 and one.weight[0] == 1.0

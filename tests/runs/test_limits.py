@@ -18,8 +18,8 @@ from semcom.data.partitions import partition
 from semcom.engine.train import fit as fit_module
 from semcom.methods.registry import METHODS
 from semcom.runs import limits
-from semcom.runs.limits import CLIENT, check_size, check_work, within_memory
 from semcom.runs.images import read_images
+from semcom.runs.limits import CLIENT, check_size, check_work, within_memory
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds

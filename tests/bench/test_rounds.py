@@ -1,0 +1,193 @@
+"""Processes that are measured: rounds, failures, memory, and their ends. And the whole commands in small."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from semcom.bench import rounds
+from semcom.bench.engine import SMALL
+from semcom.bench.rounds import Rounds, Worker, in_turns, peak_resident
+from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.cli import main as cli
+
+LOOP = Variant("loop")
+
+
+def test_a_round_of_the_engine_moves_its_state() -> None:
+    play = Rounds(SMALL["a"].config(LOOP), synthetic(SMALL["a"]))
+    before = play.state
+    play()
+    assert play.world.round == 1 and play.world.session.tally.visited == 2 * 11
+    assert play.state is not before
+
+
+# Processes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def others() -> set[psutil.Process]:
+    """Processes that are here already: those of joblib, and what keeps track of shared memory."""
+    return set(psutil.Process().children(recursive=True))
+
+
+def begun(others: set[psutil.Process]) -> list[psutil.Process]:
+    """Processes that were started since then, python's tracker of resources left out."""
+    new = set(psutil.Process().children(recursive=True)) - others
+    return [process for process in new if "resource_tracker" not in " ".join(process.cmdline())]
+
+
+def test_ranks_measure_the_same_rounds_and_end_with_their_process(others: set[psutil.Process]) -> None:
+    with closing(Worker(SMALL["a"], Variant("processes", processes=2))) as worker:
+        assert worker.seconds == [], "the warm-up does not count"
+        for _ in range(2):
+            worker.measure()
+        row, found = worker.row(), begun(others)
+    assert len(found) == 2 and not any(process.is_running() for process in found)
+    assert (row["error"], row["variant"], row["clients"], len(row["seconds"])) == (None, "processes", 2, 2)
+    assert row["rates"] == [22 / s for s in row["seconds"]] and row["setup_seconds"] > 0.1
+    if sys.platform == "linux":
+        assert 2 * 100 * 2**20 < row["resident_bytes"] < 8 * 2**30, "two processes with torch"
+
+
+def test_a_killed_process_is_told_and_sits_out(others: set[psutil.Process]) -> None:
+    with closing(Worker(SMALL["a"], LOOP)) as worker:
+        worker.measure()
+        (process,) = begun(others)
+        process.send_signal(signal.SIGKILL)
+        for _ in range(2):
+            worker.measure()
+    row = worker.row()
+    assert row["error"].startswith("BrokenProcessPool: ") and row["seconds"] == row["rates"] == []
+
+
+def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
+    (row,) = in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
+    assert "encoder 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
+
+
+def test_a_process_ends_when_its_parent_is_killed() -> None:
+    """The parent has no chance to end it; without a word from here it would wait for its next task for ever."""
+    script = (
+        "import os, psutil, signal\n"
+        "from semcom.bench.engine import SMALL\n"
+        "from semcom.bench.rounds import Variant, Worker\n"
+        "if __name__ == '__main__':\n"
+        "    worker = Worker(SMALL['a'], Variant('loop'))\n"
+        "    print(*[child.pid for child in psutil.Process().children()], flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    children = [psutil.Process(int(pid)) for pid in done.stdout.split() if psutil.pid_exists(int(pid))]
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
+def test_peaks_of_a_process_and_its_children_add_up() -> None:
+    alone = peak_resident(os.getpid())
+    if sys.platform != "linux":
+        assert alone != alone
+        return
+    assert alone >= psutil.Process().memory_info().rss
+    with subprocess.Popen(["sleep", "60"]) as child:
+        together = peak_resident(os.getpid())
+        child.kill()
+    assert 0 < together - alone < 100 * 2**20
+
+
+class Noted:
+    """Stands for a worker; notes its turns."""
+
+    notes: list[str] = []
+
+    def __init__(self, workload: Workload, variant: Variant) -> None:
+        self.name = variant.name
+
+    def measure(self) -> None:
+        self.notes.append(self.name)
+
+    def row(self) -> str:
+        return self.name
+
+    def close(self) -> None:
+        self.notes.append(f"end of {self.name}")
+
+
+def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "Worker", Noted)
+    monkeypatch.setattr(Noted, "notes", notes := [])
+    jobs = [(SMALL["a"], Variant(name)) for name in ("a", "b")]
+    assert in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
+    assert notes == ["a", "b", "peak", "b", "a", "peak", "a", "b", "peak", "end of b", "end of a"]
+
+
+# The commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("engine --cases a,d", "cases: 'd' is not one of a, b, c"),
+        ("engine --variants plain,warp", "variants: 'warp' is not one of plain, loop, chunk"),
+        ("engine --repeats 0", "repeats: 0 is not a whole number of at least 1"),
+        ("engine --growth 5 x", "growth: 'x' is not a whole number"),
+        ("engine --growth 0 5", "growth: 0 is not a whole number of at least 1"),
+        ("engine --json .", "json: '.' is a folder; give a file"),
+        ("engine --warp", "--warp: no such flag"),
+        ("scale --methods local", "methods: 'local' is not one of fedavg, fedproto, fedcl"),
+        ("scale --clients 99", "clients: 99 is less than the 100 that it is measured against"),
+        ("scale --rounds 0", "rounds: 0 is not a whole number of at least 1"),
+        ("arms", "bench 'arms' is unknown: known are engine, scale, channels, methods"),
+        ("egnine", "bench 'egnine' is unknown: did you mean 'engine'?"),
+        ("", "bench: none is given; known are engine, scale"),
+    ],
+)
+def test_wrong_requests(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def passive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Threads that wait would take the cores from other tests by spinning."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    threads = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.usefixtures("passive")
+def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "bench.json"
+    words = f"bench engine --quick --cases b --variants plain,loop --growth 2 --repeats 1 --json {file}"
+    assert cli.main(words.split()) == 0
+    stored = json.loads(file.read_text())
+    plain, ours, grown = stored["rows"]
+    assert plain["times_plain"] == 1 and plain["threads"] >= 1 and ours["threads"] == 1
+    assert ours["times_plain"] == pytest.approx(plain["seconds"][0] / ours["seconds"][0])
+    speed = ours["rate"] * ours["flops_per_sample"]
+    assert ours["share_of_peak"] == pytest.approx(speed / stored["peak_flops_per_second"]["cpu"])
+    assert ours["rate"] == pytest.approx(2 * 11 / ours["seconds"][0])
+    assert (grown["variant"], grown["clients"], grown["growing"], grown["cost_over_fewest"]) == ("loop", 2, True, 1)
+    assert f"written to {file}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("passive")
+def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "scale.json"
+    assert cli.main(f"bench scale --quick --methods fedproto --rounds 2 --json {file}".split()) == 0
+    few, many = json.loads(file.read_text())["rows"]
+    assert (few["clients"], many["clients"]) == (20, 200)
+    assert len(few["seconds"]) == len(many["seconds"]) == 2 and many["ratio"] > 0 and few["ratio"] is None
+    assert "2 clients take part in a round, each with 10 of 600 images" in capsys.readouterr().out
