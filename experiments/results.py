@@ -56,7 +56,8 @@ def row(
         found: the run's summary; None for a failed run, whose metrics stay empty.
         error: one line for a failed run, None for a finished one.
     """
-    fields = {name: _plain(value) for name, value in flatten(to_dict(config)).items() if name not in PLACES}
+    flat = {name.replace(".options.", "."): value for name, value in flatten(to_dict(config)).items()}
+    fields = {name: _plain(value) for name, value in flat.items() if name not in PLACES}
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     return {**fields, **flatten(found or {}), **origin, **state}
 

@@ -101,7 +101,7 @@ def work(config: RunConfig) -> float:
     else:
         epochs = filled(schedule.local_epochs)
         mean = sum(epochs) / len(epochs) if isinstance(epochs, tuple) else epochs
-        visited = mean * (split.ways * (split.shots or 1) if split.kind == "shots" else 1)
+        visited = mean * (split.options.ways * (split.options.shots or 1) if split.kind == "shots" else 1)
     return filled(schedule.rounds) * visited * config.clients * filled(schedule.participation)
 
 

@@ -27,21 +27,21 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     (fraction of 1), payload and headers (mean bytes of those that fitted).
     """
     done = frame[frame["status"] == "done"]
-    rows = [
-        (FEATURES[kind], float(runs["channel.snr_db"].iloc[0]), int(runs["model.features"].iloc[0]) // 2, runs)
+    trained = float(frame[frame["channel.kind"] != "ideal"]["channel.snr_db"].iloc[0])
+    cells = [
+        _cell(FEATURES[kind], trained, int(runs["model.features"].iloc[0]) // 2, runs["accuracy"])
         for kind, runs in done.groupby("channel.kind", sort=False)
     ]
-    cells = [_cell(scheme, snr, uses, runs["accuracy"]) for scheme, snr, uses, runs in rows]
-    return pd.DataFrame([*cells, *_chains(done)])
+    return pd.DataFrame([*cells, *_chains(done, trained)])
 
 
-def _chains(done: pd.DataFrame) -> list[dict[str, object]]:
-    """The cells of the image chains."""
+def _chains(done: pd.DataFrame, trained: float) -> list[dict[str, object]]:
+    """The cells of the image chains at the SNR of training."""
     sent = done[done["channel.kind"] == "ideal"]
     cells = []
     for column in [c for c in sent if c.startswith("images.") and c.endswith(".accuracy")]:
         _, chain, snr, uses, _ = column.split(".")
-        if float(snr) == float(sent["channel.snr_db"].iloc[0]):
+        if float(snr) == trained:
             point = column.removesuffix("accuracy")
             others = {name: float(sent[point + name].mean()) for name in MEASURES[1:]}
             cells.append(_cell(CHAINS[chain], float(snr), int(uses), sent[column]) | others)

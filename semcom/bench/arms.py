@@ -113,12 +113,13 @@ def bench(
 
 def rounds(arm: str, workload: Workload) -> Rounds:
     """Rounds of an arm with its default hyperparameters, on a CPU."""
+    rate: dict[str, Any] = {} if "train.lr" in METHODS.get(arm).unused else {"optimizer": "sgd", "lr": 0.005}
     config = RunConfig(
         method=arm,
         clients=workload.clients,
         model=ModelConfig(encoder=workload.encoder, features=workload.features),
         channel=ChannelConfig(kind="ideal"),
-        train=TrainConfig(optimizer="sgd", lr=0.005, batch_size=workload.batch),
+        train=TrainConfig(**rate, batch_size=workload.batch),
         device="cpu",
     )
     return Rounds(resolve(config), synthetic(workload))

@@ -142,7 +142,7 @@ def sweep(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words)
         name = _known("experiment", early, EXPERIMENTS)
-        wanted = flags.parse(flags.SweepFlags, f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
+        wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
         overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
     with _logging(early.log_level):
         chosen = {field: value for field, value in overrides.items() if value is not None}
@@ -161,7 +161,7 @@ def figure(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words)
         name = _known("figure", early, FIGURES)
-        wanted = flags.parse(flags.FigureFlags, f"semcom figure {name or 'FIGURE'}", early.rest)
+        wanted = flags.parse(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
     with _logging(early.log_level):
         _draw(name, results=wanted.results, out=wanted.out)
 
@@ -196,7 +196,7 @@ def bench(words: list[str]) -> None:
         early = flags.read_early(words)
         name = _known("bench", early, BENCHES)
         kind = BENCHES.get(name) if name else Bench
-        wanted = flags.parse(kind, f"semcom bench {name or 'WHAT'}", early.rest)
+        wanted = flags.parse(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
     with _logging(early.log_level):
         wanted.carry_out()
 
@@ -213,7 +213,7 @@ def channel_check(words: list[str]) -> None:
         if early.name is not None:
             raise ConfigError(f"channel-check: {early.name!r} is not expected here; flags begin with --")
         load_plugins(early.plugins)
-        wanted = flags.parse(CheckFlags, "semcom channel-check", early.rest)
+        wanted = flags.parse(CheckFlags(), "semcom channel-check", early.rest)
     with _logging(early.log_level):
         carry_out(wanted.device, wanted.seed, wanted.json)
 
@@ -227,7 +227,7 @@ def show(words: list[str]) -> None:
         early = flags.read_early(words)
         named = early.name == "methods" and early.rest and not early.rest[0].startswith("-")
         method = early.rest.pop(0) if named else None
-        flags.parse(flags.ListFlags, "semcom list", early.rest)
+        flags.parse(flags.ListFlags(), "semcom list", early.rest)
         if early.name not in LISTS:
             found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
             raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")

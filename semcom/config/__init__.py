@@ -2,7 +2,6 @@
 
 from semcom.config.errors import ConfigError, RunError
 from semcom.config.fields import (
-    SNRS,
     AirConfig,
     ChannelConfig,
     DataConfig,
@@ -11,7 +10,7 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import NOT_IDENTITY, build_hyper, from_dict, run_hash, to_dict
+from semcom.config.identity import NOT_IDENTITY, from_dict, run_hash, to_dict
 from semcom.config.presets import BELONGS, COMMON, fill, filled, participants, rate_factor
 from semcom.config.snr import parse_snr
 
@@ -27,9 +26,7 @@ __all__ = [
     "PartitionConfig",
     "RunConfig",
     "RunError",
-    "SNRS",
     "TrainConfig",
-    "build_hyper",
     "fill",
     "filled",
     "from_dict",

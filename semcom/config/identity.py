@@ -17,27 +17,12 @@ NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain containers, as `config.json` holds it."""
-    hyper = config.hyper
-    values = dataclasses.asdict(dataclasses.replace(config, hyper=None))
-    values["hyper"] = dataclasses.asdict(hyper) if dataclasses.is_dataclass(hyper) else hyper  # type: ignore[arg-type]
-    return values
+    return dataclasses.asdict(config)
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     """Inverse of `to_dict`. Raises ConfigError for a section or field that does not exist."""
     return _build(RunConfig, values, "")
-
-
-def build_hyper(cls: type, given: Any) -> Any:
-    """A method's hyperparameters from nothing, a mapping of some of its fields, or an instance of its `Hyper` (`cls`).
-
-    Raises ConfigError for anything else, or a field that does not exist.
-    """
-    if isinstance(given, cls):
-        return given
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"hyper: {given!r} is not a table of fields, nor the method's Hyper")
-    return _build(cls, given or {}, "method.")
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:

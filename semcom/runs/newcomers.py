@@ -64,7 +64,7 @@ def joining(config: RunConfig) -> RunConfig:
             channel,
             snr_db=_snrs(channel.snr_db, n),
             downlink_snr_db=None if down is None else _snrs(down, n),
-            shares=None,
+            options=_equal_shares(channel.options),
         ),
         train=replace(
             train,
@@ -75,6 +75,11 @@ def joining(config: RunConfig) -> RunConfig:
             eval_clients=None,
         ),
     )
+
+
+def _equal_shares(options: Any) -> Any:
+    """The options of a link whose band is shared equally."""
+    return replace(options, shares=None) if hasattr(options, "shares") else options
 
 
 def _snrs(text: float | str, n: int) -> float | str:
@@ -124,7 +129,7 @@ def read(config: RunConfig) -> Data:
 def _others(config: RunConfig, name: str, dataset: Dataset) -> Federation:
     """The new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
-        own = load(replace(config.data, name=name))
+        own = load(replace(config.data, name=name, options=None))
         split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None

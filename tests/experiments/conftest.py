@@ -10,13 +10,21 @@ from pathlib import Path
 import pytest
 
 from semcom.config import RunConfig, fill
+from semcom.config.options import build_options
+from semcom.data.partitions import Shots
 
 
 @pytest.fixture(autouse=True)
 def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving without torch: the common defaults. No data is loaded."""
+    """Resolving without torch: the common defaults, and the partition's options. No data is loaded."""
+
+    def resolve(config: RunConfig) -> RunConfig:
+        given = config.partition.options
+        split = dataclasses.replace(config.partition, options=build_options(Shots.Options, given, "partition", "shots"))
+        return dataclasses.replace(config, train=fill(config.train, {}), partition=split)
+
     monkeypatch.setattr("experiments.sweep.check_data", lambda configs: None)
-    monkeypatch.setattr("semcom.resolve", lambda config: dataclasses.replace(config, train=fill(config.train, {})))
+    monkeypatch.setattr("semcom.resolve", resolve)
 
 
 @pytest.fixture
