@@ -132,7 +132,9 @@ def settings(method: str, encoder: str, clients: int, **overrides: Any) -> RunCo
 def request(method: str = "fedavg", **overrides: Any) -> RunConfig:
     """A whole run on `test-bars` in a moment: four clients of different sizes, last batches smaller, 6 rounds."""
     overrides["data"] = {"name": "test-bars"}
-    overrides["partition"] = {"ways": 2, "shots": 5, "shots_spread": 3, **overrides.get("partition", {})}
+    split = overrides.pop("partition", {})
+    usual = {"ways": 2, "shots": 5, "shots_spread": 3} if split.get("kind", "shots") == "shots" else {}
+    overrides["partition"] = {**usual, **split}
     overrides["train"] = {"rounds": 6, "batch_size": 4, **overrides.get("train", {})}
     return settings(method, overrides.pop("encoder", "test-patches"), overrides.pop("clients", 4), **overrides)
 
