@@ -48,7 +48,7 @@ def explained(value: Any, text: str) -> tuple[str, str]:
     """Return the explanation of a field and its default, with what None stands for in the place of None."""
     found = _OPEN.search(text) if value is None else None
     if found is None:
-        return text, shown(value) or "none"
+        return text, "none" if value is None else shown(value) or "none"
     return text.replace(found.group(), ""), found.group(1)
 
 

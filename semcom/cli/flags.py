@@ -80,9 +80,9 @@ class FigureFlags:
 
 @dataclass(frozen=True)
 class ListFlags:
-    """Lists what there is: `semcom list WHAT`, or `semcom list methods NAME` for all about one method.
+    """Lists what there is: `semcom list WHAT`, or `semcom list WHAT NAME` for all that one of them takes.
 
-    WHAT: methods, channels, datasets, experiments or benches.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, experiments, figures or benches.
     """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 import sys
@@ -29,8 +28,8 @@ commands:
   figure FIGURE       draw a figure from the results of a sweep
   bench WHAT          measure speed; WHAT: engine, scale, channels or arms
   channel-check       measure the channels against theory
-  list WHAT           WHAT: methods, channels, datasets, experiments or benches
-  list methods NAME   all about one method and its hyperparameters
+  list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
+                      experiments, figures or benches; NAME: all that one of them takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
 flags: --help, --version
@@ -219,37 +218,20 @@ def channel_check(words: list[str]) -> None:
 
 
 def show(words: list[str]) -> None:
-    """`semcom list WHAT`, and `semcom list methods NAME`."""
+    """`semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
 
     with _request():
         early = flags.read_early(words)
-        named = early.name == "methods" and early.rest and not early.rest[0].startswith("-")
-        method = early.rest.pop(0) if named else None
+        name = early.rest.pop(0) if early.name and early.rest and not early.rest[0].startswith("-") else None
         flags.parse(flags.ListFlags(), "semcom list", early.rest)
-        if early.name not in LISTS:
+        if early.name is None or early.name not in listing.LISTS:
             found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
-            raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")
+            raise ConfigError(f"list: {found}; known are {', '.join(listing.LISTS)}")
         load_plugins(early.plugins)
-    if early.name != "methods":
-        print(_titles(early.name))
-    else:
-        print(listing.overview() if method is None else listing.details(method))
-
-
-def _titles(what: str) -> str:
-    """What each entry of a registry is, a line each."""
-    module, attribute = LISTS[what].split(":")
-    registry = getattr(importlib.import_module(module), attribute)
-    width = max(map(len, registry.names())) + 2
-    return "\n".join(f"{name:<{width}}{_title(registry.get(name))}" for name in registry.names())
-
-
-def _title(entry: Any) -> str:
-    """What an entry of a registry is, in one line."""
-    text = getattr(entry, "title", None) or entry.__doc__ or ""
-    return text.strip().partition("\n")[0]
+        text = listing.overview(early.name) if name is None else listing.details(early.name, name)
+    print(text)
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -260,11 +242,3 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "channel-check": channel_check,
     "list": show,
 }
-LISTS = {
-    "methods": "semcom.methods.registry:METHODS",
-    "channels": "channels:LINKS",
-    "datasets": "semcom.data.registry:DATASETS",
-    "experiments": "experiments.registry:EXPERIMENTS",
-    "benches": "semcom.bench.commands:BENCHES",
-}
-"""What can be listed -> its registry."""

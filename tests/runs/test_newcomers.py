@@ -265,7 +265,7 @@ def test_values_per_client_are_taken_in_turn() -> None:
     assert config.train.lr == (0.1, 0.2, 0.3, 0.1, 0.2) and config.channel.snr_db == "1,2,3,1,2"
     assert config.channel.downlink_snr_db == "0:9" and config.clients == 5 and config.train.eval_clients is None
     assert round(config.train.participation * 5) == 2  # type: ignore[operator]
-    result = run(request("local", new_clients=5, train=train, channel=channel))
+    result = run(request("fedcl", new_clients=5, train=train, channel=channel))
     assert len(result.summary["new_clients"]["head"]["clients"]) == 5
 
 
