@@ -42,12 +42,12 @@ FEATURES, CLASSES, CHANNELS = 64, 10, 3
 
 
 def overview(what: str) -> str:
-    """Return what there is, a line or a few for each entry."""
+    """Return what there is: the name and the title of each entry; of methods what they share and send, too."""
     if what == "methods":
         return _methods()
     registry = registry_of(what)
     width = max(map(len, registry.names())) + 2
-    return "\n".join(line for name in registry.names() for line in hanging(f"{name:<{width}}", _title(registry, name)))
+    return "\n".join(f"{name:<{width}}{_title(registry, name)}" for name in registry.names())
 
 
 def details(what: str, name: str) -> str:
@@ -67,7 +67,7 @@ def _title(registry: Registry[Any], name: str) -> str:
     text = getattr(entry, "title", None) or inspect.getdoc(entry) or ""
     if dataclasses.is_dataclass(entry) and not isinstance(entry, type) and not hasattr(entry, "title"):
         text = f"from the results of {getattr(entry, 'experiment', '')}"
-    return " ".join(text.partition("\n\n")[0].split())
+    return text.partition("\n")[0]
 
 
 # -- methods ---------------------------------------------------------------------------------------------------------

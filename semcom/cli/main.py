@@ -119,7 +119,7 @@ def train(words: list[str]) -> None:
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
         config = semcom.resolve(wanted)
-    with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
+    with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
         result = semcom.run(config, on_round=progress, profile=early.profile)
     from semcom.engine.host.ranks import launched_rank
 

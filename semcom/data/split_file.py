@@ -17,7 +17,7 @@ from semcom.files import write_atomically
 
 
 class File(Partition):
-    """As an .npz file says, which holds the indices train_0, test_0, train_1, ... (`semcom.data.split_file`)."""
+    """As an .npz file says, which holds the indices train_0, test_0, train_1, ... (see `write_split`)."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):

@@ -153,11 +153,13 @@ BAD: list[tuple[str, str]] = [
     ("train local --precision tf32 --device cpu", "precision: 'tf32' is a rounding of CUDA's, not of cpu"),
     ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, channel-check, list"),
     ("--fast", "command: '--fast' is unknown"),
-    ("list", "known are methods, channels, datasets, experiments"),
+    ("list", "known are methods, channels, partitions, datasets, encoders, heads, experiments"),
     ("list figs", "list: 'figs' cannot be listed"),
     ("list methods --all", "--all: no such flag"),
     ("list methods fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("list methods fedcl lam", "'lam' is not expected here"),
+    ("list channels ofmd", "channel 'ofmd' is unknown: did you mean 'ofdm'?"),
+    ("list experiments dmo", "experiment 'dmo' is unknown"),
     ("train", "method: none is given; known are fedcl"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
@@ -414,7 +416,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", terminal)
-    with report.Progress(4) as progress:
+    with report.RoundProgress(4) as progress:
         progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.5}}})  # a resumed run
     assert "3/4" in terminal.getvalue() and "global=50.0%" in terminal.getvalue()
 
@@ -423,6 +425,11 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     ("what", "names"),
     [
         ("channels", {"ideal", "awgn", "rayleigh"}),
+        ("partitions", {"shots", "iid", "file"}),
+        ("encoders", {"dcgan", "cnn", "resnet18"}),
+        ("heads", {"linear", "mlp"}),
+        ("figures", {"demo", "channel-ber"}),
+        ("benches", {"engine", "arms"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
         ("experiments", {"demo", "letter-fig2b"}),
     ],
