@@ -21,6 +21,8 @@ K_FACTORS_DB = Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dB")
 class Ideal(Link):
     """`y = x`: power normalisation, then identity, in both directions."""
 
+    noisy = False
+
     @dataclass(frozen=True)
     class Options(BaseOptions):
         """No option: nothing fades, and the gradient is exact."""

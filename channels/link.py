@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -95,6 +95,8 @@ class Link:
         self.equaliser: str = getattr(options, "equaliser", "none")
         self.downlink: str = getattr(options, "downlink", "noisy")
 
+    noisy: ClassVar[bool] = True
+    """Whether the SNR makes a difference."""
     shares: tuple[float, ...] | None = None
     """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None

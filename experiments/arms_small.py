@@ -10,18 +10,22 @@ from __future__ import annotations
 from experiments.base import Experiment, Grid
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
+OWN_RATES = {"train.lr": None, "train.optimizer": None}
+"""What methods with hyperparameters for their rates leave open."""
+
 
 def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
     """Return both partitions of a part of a dataset over 20 clients."""
     base = RunConfig(
         data=DataConfig(name=data),
-        partition=PartitionConfig(classes=2, beta=0.1, fraction=fraction),
+        partition=PartitionConfig(options={"fraction": fraction}),
         model=ModelConfig(encoder="cnn-dropout", features=features),
         channel=ChannelConfig(kind="ideal"),
         clients=20,
         train=TrainConfig(rounds=rounds, lr=0.005, optimizer="sgd", batch_size=16),
     )
-    return Grid(base, {"partition.kind": ("pathological", "dirichlet"), "seed": (0,)})
+    varied = {"partition.kind": ("pathological", "dirichlet"), "seed": (0,)}
+    return Grid(base, varied, {"method": {"pfedme": OWN_RATES, "perfedavg": OWN_RATES}})
 
 
 ARMS_SMALL = Experiment(

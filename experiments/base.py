@@ -10,7 +10,7 @@ from typing import Any
 
 import semcom
 from experiments.cost import samples
-from semcom.config import ConfigError, RunConfig, to_dict
+from semcom.config import ConfigError, RunConfig
 
 SCALES = ("smoke", "small", "paper")
 """The scales of this project's experiments, the cheapest first: digits in seconds; real images, two cores, an hour or
@@ -28,6 +28,13 @@ class Grid:
     """Configuration that all runs share."""
     vary: Mapping[str, tuple[Any, ...]]
     """Dotted field (`channel.snr_db`, `seed`, `hyper.lam`) -> the values that it takes."""
+    apart: Mapping[str, Mapping[Any, Mapping[str, Any]]] = field(default_factory=dict)
+    """Varied field or `method` -> one of its values -> what is set otherwise in runs with it, dotted field -> value."""
+
+    def otherwise(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is set otherwise at a combination of the varied values."""
+        found = [values.get(point[name], {}) for name, values in self.apart.items()]
+        return {name: value for fields in found for name, value in fields.items()}
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,8 @@ class Experiment:
         if mixed:
             raise ConfigError(f"{mixed[0]}: the table of {self.name} has {self.axis} alone as its axis; give one value")
         base = set_fields(chosen.base, overrides)
-        return [set_fields(base, dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
+        points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+        return [set_fields(base, point | chosen.otherwise(point)) for point in points]
 
     def outline(self, scale: str | None = None) -> Outline:
         """Return the number of runs of a scale (None: the first one), its methods, its axes and its cost.
@@ -133,19 +141,29 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 
 def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
-    """Return a copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `seed`) replaced.
+    """Return a copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`) replaced.
 
     Raises:
-        ConfigError: names a field that does not exist. (What `hyper` may hold is checked by `semcom.resolve`.)
+        ConfigError: names a field that does not exist. (What `hyper` and options may hold is checked by
+            `semcom.resolve`.)
     """
     for name, value in values.items():
         section, _, rest = name.partition(".")
         if section == "hyper" and rest:
-            value = {**(to_dict(config)["hyper"] or {}), rest: value}
+            value = _with(config.hyper, rest, value)
         elif rest:
-            value = _replace(getattr(config, section, None), rest, value, name)
+            part: Any = getattr(config, section, None)
+            if hasattr(part, "options") and not hasattr(part, rest):
+                rest, value = "options", _with(part.options, rest, value)
+            value = _replace(part, rest, value, name)
         config = _replace(config, section, value, name)
     return config
+
+
+def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
+    """Options, of which `semcom.resolve` checks whether their owner takes them, with one of them set."""
+    known = vars(options) if dataclasses.is_dataclass(options) else options or {}
+    return {**known, name: value}
 
 
 def _replace(part: Any, name: str, value: Any, full: str) -> Any:

@@ -14,7 +14,7 @@ DEMO = Experiment(
         "smoke": Grid(
             RunConfig(
                 data=DataConfig(name="digits"),
-                partition=PartitionConfig(kind="shots", ways=3, shots=15),
+                partition=PartitionConfig(options={"ways": 3, "shots": 15}),
                 clients=20,
                 model=ModelConfig(encoder="dcgan-narrow"),
                 train=TrainConfig(rounds=20, lr=1e-3, batch_size=50, eval_every=10),

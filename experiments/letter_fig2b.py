@@ -14,7 +14,7 @@ def _base(data: str, shots: int, rounds: int) -> RunConfig:
     """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
-        partition=PartitionConfig(kind="shots", ways=3, shots=shots),
+        partition=PartitionConfig(options={"ways": 3, "shots": shots}),
         channel=ChannelConfig(kind="awgn"),
         clients=20,
         train=TrainConfig(rounds=rounds, lr=1e-3, batch_size=50, eval_every=20),

@@ -43,7 +43,8 @@ def row(
         error: one line for a failed run, None for a finished one.
     """
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
-    fields = {name: _plain(value) for name, value in flatten(values).items() if name not in PLACES}
+    flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
+    fields = {name: _plain(value) for name, value in flat.items() if name not in PLACES}
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     return {**fields, **flatten(found or {}), **origin, **state}
 

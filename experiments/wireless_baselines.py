@@ -43,7 +43,7 @@ def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
     """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
-        partition=PartitionConfig(kind="shots", ways=3, shots=shots, test_per_class=test),
+        partition=PartitionConfig(options={"ways": 3, "shots": shots, "test_per_class": test}),
         channel=ChannelConfig(snr_db=9.0, test_snr_db="9,0,18"),
         clients=20,
         train=TrainConfig(rounds=rounds, lr=1e-3, batch_size=50, eval_every=20),
@@ -51,6 +51,8 @@ def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
 
 
 KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0,)}
+APART = {"channel.kind": {"ideal": {"channel.snr_db": 10.0, "channel.test_snr_db": None}}}
+"""Without noise there is no SNR to be set."""
 
 WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",
@@ -58,8 +60,8 @@ WIRELESS_BASELINES = Experiment(
     paper="none",
     methods=("fedcl",),
     scales={
-        "smoke": Grid(_base("digits", 15, 10, 4), KINDS),
-        "small": Grid(_base("cifar10", 100, 50, 60), KINDS),
+        "smoke": Grid(_base("digits", 15, 10, 4), KINDS, APART),
+        "small": Grid(_base("cifar10", 100, 50, 60), KINDS, APART),
     },
     axis="channel.kind",
     figure="wireless-baselines",

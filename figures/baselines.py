@@ -29,9 +29,9 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     Columns: scheme, snr_db, uses, accuracy (fraction of 1, mean over seeds), std_over_seeds, seeds, and of images lost
     (fraction of 1), payload and headers (mean bytes of those that fitted).
     """
-    runs = frame.assign(
-        scheme=frame[KIND].map(lambda kind: FEATURES.get(kind, kind)), uses=frame["model.features"] // 2
-    )
+    trained = float(frame[frame[KIND] != "ideal"][SNR].iloc[0])
+    schemes = frame[KIND].map(lambda kind: FEATURES.get(kind, kind))
+    runs = frame.assign(scheme=schemes, uses=frame["model.features"] // 2, **{SNR: trained})
     return pd.concat([_cells(runs), *_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
 
 

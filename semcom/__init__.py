@@ -30,7 +30,8 @@ from semcom.packages import hidden, is_command
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
-    from semcom.data.registry import DATASETS
+    from semcom.data.registry import DATASETS, PARTITIONS
+    from semcom.data.split import Partition, Split
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
@@ -54,10 +55,13 @@ _LAZY = {
     "ENCODERS": "semcom.models.registry",
     "HEADS": "semcom.models.registry",
     "METHODS": "semcom.methods.registry",
+    "PARTITIONS": "semcom.data.registry",
     "Dataset": "semcom.data.dataset",
     "Method": "semcom.methods.base",
+    "Partition": "semcom.data.split",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.runner",
+    "Split": "semcom.data.split",
     "average": "semcom.engine.store.population",
     "resolve": "semcom.runs.resolve",
     "run": "semcom.runs.runner",
@@ -69,6 +73,7 @@ __all__ = [
     "ENCODERS",
     "HEADS",
     "METHODS",
+    "PARTITIONS",
     "AirConfig",
     "ChannelConfig",
     "ConfigError",
@@ -76,11 +81,13 @@ __all__ = [
     "Dataset",
     "Method",
     "ModelConfig",
+    "Partition",
     "PartitionConfig",
     "Population",
     "Result",
     "RunConfig",
     "RunError",
+    "Split",
     "TrainConfig",
     "__version__",
     "average",

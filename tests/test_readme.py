@@ -28,7 +28,7 @@ from channels import LINKS
 from experiments.registry import EXPERIMENTS
 from figures.registry import FIGURES
 from semcom.cli import main as cli
-from semcom.data.registry import DATASETS
+from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 
@@ -44,6 +44,7 @@ TESTED = (
     "A channel",
     "An encoder",
     "A dataset",
+    "A partition",
     "An experiment and its figure",
 )
 """Sections with a test below."""
@@ -104,7 +105,7 @@ def follow(heading: str, folder: Path, run: Callable[[str, Path], str] = here) -
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples register is forgotten after each test."""
-    for registry in (METHODS, ENCODERS, DATASETS, LINKS, EXPERIMENTS, FIGURES):
+    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, EXPERIMENTS, FIGURES):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -207,6 +208,13 @@ def test_dataset(tmp_path: Path) -> None:
     assert mine["samples"] == 2 * 2 * 3 * 15  # rounds, clients, ways, shots
     finished(tmp_path / "runs" / "parity", "local", clients=2, rounds=2)
     assert len(rows(tmp_path / "runs" / "parity")[-1]["views"]["personal"]["classes"]) == 2
+
+
+def test_partition(tmp_path: Path) -> None:
+    follow("A partition", tmp_path)
+    summary = finished(tmp_path / "runs" / "blocks", "fedavg", clients=4, rounds=2)
+    assert summary["samples"] == 2 * (1797 - 4 * 30)
+    assert read(tmp_path / "runs" / "blocks", "config.json")["partition"]["options"] == {"tests": 30}
 
 
 def test_experiment(tmp_path: Path) -> None:

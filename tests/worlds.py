@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from semcom.config import Resolved, RunConfig
+from semcom.config import ChannelConfig, PartitionConfig, Resolved, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged
 from semcom.data.registry import DATASETS
 from semcom.engine.store.population import Population
 from semcom.engine.world import World
+from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.runs.resolve import resolve
@@ -73,6 +75,14 @@ def dropout(channels: int, features: int) -> nn.Module:
     return nn.Sequential(conv(channels, features), nn.AlphaDropout())
 
 
+@METHODS.register("test-split")
+class Everything(Local):
+    """Trains through the link and exchanges more than that: a method on which every setting has an effect."""
+
+    split = True
+    exchanges = True
+
+
 SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "data": {},
     "partition": {},
@@ -84,12 +94,36 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
 """What tests set unless they say otherwise."""
 
 
+def section(cls: type, **values: Any) -> Any:
+    """A section of a configuration from flat values: those that are no field of it are options of its owner."""
+    own = {f.name for f in dataclasses.fields(cls)}
+    options = {name: value for name, value in values.items() if name not in own}
+    fields = {name: value for name, value in values.items() if name in own}
+    return cls(**fields, options=options) if options else cls(**fields)
+
+
+def divided(**values: Any) -> PartitionConfig:
+    """A partition from flat values."""
+    return section(PartitionConfig, **values)
+
+
+def linked(**values: Any) -> ChannelConfig:
+    """A channel from flat values."""
+    return section(ChannelConfig, **values)
+
+
+def used(method: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a schedule that a method uses."""
+    return {name: value for name, value in fields.items() if f"train.{name}" not in METHODS.get(method).unused}
+
+
 def settings(method: str, encoder: str, clients: int, **overrides: Any) -> Resolved:
     """A resolved configuration; a section is given as a dictionary of its fields: `train={"lr": 0.1}`."""
     base = RunConfig(method=method, clients=clients, device="cpu", precision="float64")
+    usual = {**SECTIONS, "train": used(method, SECTIONS["train"])}
     sections = {
-        name: type(getattr(base, name))(**{**defaults, **overrides.pop(name, {})})
-        for name, defaults in SECTIONS.items()
+        name: section(type(getattr(base, name)), **{**defaults, **overrides.pop(name, {})})
+        for name, defaults in usual.items()
     }
     sections["model"] = type(base.model)(**{**vars(sections["model"]), "encoder": encoder})
     return resolve(RunConfig(**{**vars(base), **sections, **overrides}))
@@ -98,7 +132,9 @@ def settings(method: str, encoder: str, clients: int, **overrides: Any) -> Resol
 def request(method: str = "fedavg", **overrides: Any) -> Resolved:
     """A whole run on `test-bars` in a moment: four clients of different sizes, last batches smaller, 6 rounds."""
     overrides["data"] = {"name": "test-bars"}
-    overrides["partition"] = {"ways": 2, "shots": 5, "shots_spread": 3, **overrides.get("partition", {})}
+    split = overrides.pop("partition", {})
+    usual = {"ways": 2, "shots": 5, "shots_spread": 3} if split.get("kind", "shots") == "shots" else {}
+    overrides["partition"] = {**usual, **split}
     overrides["train"] = {"rounds": 6, "batch_size": 4, **overrides.get("train", {})}
     return settings(method, overrides.pop("encoder", "test-patches"), overrides.pop("clients", 4), **overrides)
 

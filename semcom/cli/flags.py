@@ -13,16 +13,19 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from semcom.config import ConfigError, RunConfig, build_hyper, from_dict
+from semcom.cli import fields
+from semcom.config import ConfigError, RunConfig, from_dict
 from semcom.config.checks import check_types
+from semcom.config.options import not_taken
 from semcom.methods.registry import METHODS
+from semcom.runs.owners import KINDS, REGISTRIES, options, options_class, owner, put, with_options
 from semcom.runs.plugins import load_plugins
 
 T = TypeVar("T")
@@ -78,9 +81,9 @@ class FigureFlags:
 
 @dataclass(frozen=True)
 class ListFlags:
-    """Lists what there is: `semcom list WHAT`, or `semcom list methods NAME` for all about one method.
+    """Lists what there is: `semcom list WHAT`, or `semcom list WHAT NAME` for all that one of them takes.
 
-    WHAT: methods, channels, datasets, experiments or benches.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, experiments, figures or benches.
     """
 
 
@@ -125,7 +128,7 @@ def read_config(path: str) -> RunConfig:
 def read_train(early: Early) -> RunConfig:
     """The configuration of `semcom train`: the flags over --config over the defaults.
 
-    `--help` prints the flags, with the method's own ones where a method is named, and raises SystemExit.
+    `--help` prints the flags, with those of the method, partition, dataset and link, and raises SystemExit.
 
     Raises:
         ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
@@ -136,57 +139,91 @@ def read_train(early: Early) -> RunConfig:
     method = early.name or (base.method if early.config else None)
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
-    hyper = METHODS.get(method).Hyper if method else None
-    own = base.hyper if early.config and method == base.method else None
-    values = {f.name: getattr(base, f.name) for f in dataclasses.fields(RunConfig)}
-    values |= {"method": method or base.method, "plugins": plugins, "hyper": hyper and build_hyper(hyper, own)}
-    flags = _train_flags(hyper)
-    parsed = parse(flags, f"semcom train {method or 'METHOD'}", early.rest, flags(**values))
-    return RunConfig(**{name: getattr(parsed, name) for name in values})
+    wanted = dataclasses.replace(base, plugins=plugins)
+    kinds = ({"method": method} if method else {}) | read_kinds(early.rest)
+    config = with_options(_with_owners(wanted, kinds))
+    config = config if method else dataclasses.replace(config, hyper=None)
+    return parse(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
 
+def read_kinds(words: Sequence[str]) -> dict[str, str]:
+    """Section -> what the words choose in it: the link, the partition, the dataset. Raises ConfigError."""
+    parser = _EarlyParser(add_help=False, allow_abbrev=False)
+    for section, kind in KINDS.items():
+        parser.add_argument(f"--{section}.{kind}", dest=section)
+    return {section: value for section, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
+
+
+def _with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
+    """A configuration with other owners; the options of those that it had go with them."""
+    for section, name in chosen.items():
+        if owner(config, section) == name:
+            continue
+        config = put(config, section, None)
+        if section == "method":
+            config = dataclasses.replace(config, method=name)
+        else:
+            part = dataclasses.replace(getattr(config, section), **{KINDS[section]: name})
+            config = dataclasses.replace(config, **{section: part})
+    return config
+
+
+PLUGIN_HELP = "A Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
+EARLY: Mapping[str, tuple[Any, Any]] = {
+    "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
+    "log_level": (Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
+}
+"""Flags that every command takes, and `read_early` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
+CONFIG = tyro.conf.arg(help="A stored config.json; flags override it.", help_behavior_hint="(default: none)")
+TRAIN: Mapping[str, tuple[Any, Any]] = {
+    "config": (Annotated[str | None, CONFIG], None),
+    "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
+    "log_level": EARLY["log_level"],
+}
+"""The same for `semcom train`, whose configuration has the plug-ins."""
+TRAIN_TEXT = "Trains one method. METHOD comes first; its own flags are --method.NAME."
 
 
-def _train_flags(hyper: type | None) -> type[RunConfig]:
-    """RunConfig with `hyper` spelled --method.NAME, and with the flags that only the command line has."""
-    own: Any = Annotated[Any, tyro.conf.Suppress]
-    if hyper is not None:
-        own = Annotated[hyper, tyro.conf.arg(name="method", help="The method's own hyperparameters.")]
-    plugins = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
-    extra: list[Any] = [
-        ("method", tyro.conf.Suppress[str], field(default="fedcl")),
-        ("hyper", own, field(default=None)),
-        ("contents", tyro.conf.Suppress[dict[str, str]], field(default_factory=dict)),
-        ("plugins", plugins, field(default=())),
-        ("config", Annotated[str | None, tyro.conf.arg(help="A stored config.json; flags override it.")], None),
-        ("profile", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
-        ("log_level", Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
-    ]
-    text = "Trains one method. METHOD comes first; its own flags are --method.NAME."
-    return dataclasses.make_dataclass("Flags", extra, bases=(RunConfig,), namespace={"__doc__": text}, frozen=True)
+def parse(
+    default: T,
+    prog: str,
+    argv: Sequence[str],
+    extra: Mapping[str, tuple[Any, Any]] = EARLY,
+    text: str | None = None,
+) -> T:
+    """Return a dataclass instance filled from the words of a command line.
 
-
-def parse(flags: type[T], prog: str, argv: Sequence[str], default: T | None = None) -> T:
-    """The dataclass `flags` filled from the words of a command line.
+    Args:
+        default: the instance whose values hold where no flag is given.
+        prog: the command, for the help.
+        argv: the words.
+        extra: further flags that the help shows.
+        text: what the help says of the command (None: the docstring of the dataclass).
 
     Raises:
         ConfigError: a flag or value that is wrong, in one line.
         SystemExit: after `--help`.
     """
-    default, box = flags() if default is None else default, io.StringIO()
+    start, box = fields.flags(default, extra), io.StringIO()
     try:
         with contextlib.redirect_stderr(box), contextlib.nullcontext() if HELP & set(argv) else _unwrapped():
             parsed, unknown = tyro.cli(
-                flags, prog=prog, args=list(argv), default=default, return_unknown_args=True, registry=_types()
+                type(start),
+                prog=prog,
+                description=text,
+                args=list(argv),
+                default=start,
+                return_unknown_args=True,
+                registry=_types(),
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise ConfigError(_one_line(box.getvalue())) from None
     if unknown:
-        raise ConfigError(_unknown(unknown[0], default))
-    return parsed
+        raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start)))
+    return fields.rebuilt(default, parsed)
 
 
 HELP = {"-h", "--help"}
@@ -226,24 +263,27 @@ def _one_line(box: str) -> str:
     return text or "the command line cannot be read"
 
 
-def _unknown(word: str, default: Any) -> str:
-    """The error for a word that is no flag, with the nearest one."""
+def _of_others(word: str, config: Any) -> str:
+    """Return the error for a flag of another method, link, partition or dataset than that of a run, or nothing."""
+    section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
+    if not isinstance(config, RunConfig) or section not in REGISTRIES or (section == "method" and config.hyper is None):
+        return ""
+    name = name.replace("-", "_")
+    classes = [options_class(section, other) for other in REGISTRIES[section].names()]
+    if not any(name == f.name for cls in classes for f in dataclasses.fields(cls)):
+        return ""
+    return not_taken(section, name, owner(config, section), type(options(config, section)))
+
+
+def _unknown(word: str, known: Sequence[str]) -> str:
+    """Return the error for a word that is no flag, with the nearest flag if one is near."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
-    near = difflib.get_close_matches(word.split("=")[0].replace("_", "-"), _names(default, "--"), n=1)
-    return f"{word}: no such flag; " + (f"did you mean {near[0]}?" if near else "--help shows them all")
-
-
-def _names(part: Any, prefix: str) -> list[str]:
-    """The flags of a dataclass instance and of its sections."""
-    names: list[str] = []
-    for f in dataclasses.fields(part):
-        name = prefix + {"hyper": "method", "plugins": "plugin"}.get(f.name, f.name).replace("_", "-")
-        value = getattr(part, f.name)
-        if prefix == "--" and f.name in ("method", "hyper", "contents") and not dataclasses.is_dataclass(value):
-            continue  # a place on the command line, not a flag
-        names += _names(value, f"{name}.") if dataclasses.is_dataclass(value) else [name]
-    return names
+    flag = word.split("=")[0].replace("_", "-")
+    near = difflib.get_close_matches(flag.lstrip("-"), [name.lstrip("-") for name in known], n=1, cutoff=0.8)
+    last = [name.lstrip("-") for name in known if name.rpartition(".")[2] == flag.lstrip("-")]
+    found = near or last[:1]
+    return f"{word}: no such flag; " + (f"did you mean --{found[0]}?" if found else "--help shows them all")
 
 
 _SCALARS: Mapping[Any, tuple[str, str]] = {

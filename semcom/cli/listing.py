@@ -1,82 +1,98 @@
-"""What `semcom list methods [NAME]` prints: what a method shares, keeps and sends, and its hyperparameters."""
+"""What `semcom list WHAT [NAME]` prints: the entries of a registry, or all that one of them takes."""
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import dataclasses
+import importlib
 import inspect
-import itertools
 import shutil
 import textwrap
 import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from channels.registry import Registry
+from semcom.cli.fields import docstrings, explained, shown
 from semcom.config.checks import wording
 from semcom.methods.registry import METHODS
 from semcom.registry import find
+from semcom.runs.owners import options_class
 
 if typing.TYPE_CHECKING:
     from semcom.methods.base import Method
 
 WIDEST = 120
 """Columns of text in a terminal that has more of them, and where there is none."""
-
+LISTS: Mapping[str, str] = {
+    "methods": "semcom.methods.registry:METHODS",
+    "channels": "channels:LINKS",
+    "partitions": "semcom.data.registry:PARTITIONS",
+    "datasets": "semcom.data.registry:DATASETS",
+    "encoders": "semcom.models.registry:ENCODERS",
+    "heads": "semcom.models.registry:HEADS",
+    "experiments": "experiments.registry:EXPERIMENTS",
+    "figures": "figures.registry:FIGURES",
+    "benches": "semcom.bench.commands:BENCHES",
+}
+"""What can be listed -> its registry."""
 LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more."
-"""Below the overview: the papers' symbols."""
+"""Below the overview of methods: the papers' symbols."""
+FEATURES, CLASSES, CHANNELS = 64, 10, 3
+"""What the parameters of encoders and heads are counted for."""
 
 
-def overview() -> str:
-    """All methods: citation, what is shared, personal and sent, and hyperparameters with their defaults."""
+def overview(what: str) -> str:
+    """Return what there is: the name and the title of each entry; of methods what they share and send, too."""
+    if what == "methods":
+        return _methods()
+    registry = registry_of(what)
+    width = max(map(len, registry.names())) + 2
+    return "\n".join(f"{name:<{width}}{_title(registry, name)}" for name in registry.names())
+
+
+def details(what: str, name: str) -> str:
+    """Return all about one entry of a registry. Raises ConfigError if nothing is called so."""
+    entry = find(registry_of(what), name)
+    return "\n".join(_DETAILS[what](name, entry))
+
+
+def registry_of(what: str) -> Registry[Any]:
+    """Return the registry of what can be listed."""
+    module, attribute = LISTS[what].split(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _title(registry: Registry[Any], name: str) -> str:
+    entry = registry.get(name)
+    text = getattr(entry, "title", None) or inspect.getdoc(entry) or ""
+    if dataclasses.is_dataclass(entry) and not isinstance(entry, type) and not hasattr(entry, "title"):
+        text = f"from the results of {getattr(entry, 'experiment', '')}"
+    return text.partition("\n")[0]
+
+
+# -- methods ---------------------------------------------------------------------------------------------------------
+
+
+def _methods() -> str:
+    """Citation, what is shared, personal and sent, and hyperparameters with their defaults."""
     margin = max(map(len, METHODS.names())) + 2
     lines: list[str] = []
     for name in METHODS.names():
         method = METHODS.get(name)
         traits = "; ".join(f"{key}: {text}" for key, text in _traits(method).items())
-        defaults = ", ".join(f"{key}={value}" for key, value in _defaults(method.Hyper).items())
-        lines += _hanging(f"{name:<{margin}}", _paper(method))
-        lines += [line for text in (traits, defaults) if text for line in _hanging(" " * margin, text)]
-    return "\n".join([*lines, "", *_hanging("", LEGEND)])
+        start = method.Hyper()
+        defaults = ", ".join(f"{f.name}={shown(getattr(start, f.name))}" for f in dataclasses.fields(start))
+        lines += hanging(f"{name:<{margin}}", _paper(method))
+        lines += [line for text in (traits, defaults) if text for line in hanging(" " * margin, text)]
+    return "\n".join([*lines, "", *hanging("", LEGEND)])
 
 
-def details(name: str) -> str:
-    """One method: the same, with its paper's setting, and what each hyperparameter means and may be.
-
-    Raises ConfigError if no method is called so.
-    """
-    method = find(METHODS, name)
-    preset = ", ".join(f"{key} {_shown(value)}" for key, value in method.preset.items())
+def _method(name: str, method: type[Method]) -> list[str]:
+    """The traits, the paper's setting, and what each hyperparameter means and may be."""
+    preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
     facts = {"paper": _paper(method), **_traits(method), "preset": preset or "none: the common defaults"}
-    head = _hanging(f"{name}  ", inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0])
-    body = [line for key, text in facts.items() for line in _hanging(f"{key:<10}", text)]
-    return "\n".join([*head, "", *body, "", *_hyperparameters(method.Hyper)])
-
-
-def docstrings(cls: type) -> dict[str, str]:
-    """What stands below each field of a dataclass or of its bases, as one line; nothing where there is no source."""
-    found: dict[str, str] = {}
-    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
-        with contextlib.suppress(OSError, TypeError, SyntaxError):
-            tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-            assert isinstance(tree, ast.ClassDef)
-            for field, below in itertools.pairwise(tree.body):
-                match field, below:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = " ".join(text.split())
-    return found
-
-
-def _hyperparameters(hyper: type) -> list[str]:
-    """Two lines for each: its default and what it may be; what it means."""
-    defaults, known, types = _defaults(hyper), docstrings(hyper), typing.get_type_hints(hyper)
-    if not defaults:
-        return ["no hyperparameters"]
-    lines = ["hyperparameters (--method.NAME) and their defaults:"]
-    for name, value in defaults.items():
-        optional = " or None" if type(None) in typing.get_args(types[name]) else ""
-        lines += _hanging("  ", f"{name} = {value} ({wording(types[name])}{optional})")
-        lines += _hanging("      ", known[name]) if name in known else []
-    return lines
+    options = _options(method.Hyper, "method", "hyperparameters")
+    return [*_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
 
 
 def _paper(method: type[Method]) -> str:
@@ -89,19 +105,114 @@ def _traits(method: type[Method]) -> dict[str, str]:
     return {"shared": method.shares or "-", "personal": method.personal or "-", "sent": method.sends or "-"}
 
 
-def _defaults(hyper: type) -> dict[str, str]:
-    """Hyperparameter -> its default, as the command line spells it."""
-    start = hyper()
-    return {f.name: _shown(getattr(start, f.name)) for f in dataclasses.fields(start)}
+# -- what has options ------------------------------------------------------------------------------------------------
 
 
-def _shown(value: Any) -> str:
-    """A value as the command line spells it; several of them with spaces between."""
-    return " ".join(map(_shown, value)) if isinstance(value, tuple) else str(value)
+def _owner(section: str) -> Callable[[str, Any], list[str]]:
+    """Return what tells about a link, a partition or a dataset."""
+
+    def tell(name: str, entry: Any) -> list[str]:
+        head = _head(name, inspect.getdoc(entry) or "", whole=True)
+        return [*head, "", *_options(options_class(section, name), section, "options")]
+
+    return tell
 
 
-def _hanging(start: str, text: str) -> list[str]:
-    """Lines that fit the terminal: the text right of `start`."""
+def _options(cls: type, section: str, title: str) -> list[str]:
+    """Two lines for each option: its default and what it may be; what it means."""
+    known, types, start = docstrings(cls), typing.get_type_hints(cls), cls()
+    if not dataclasses.fields(start):
+        return [f"no {title}"]
+    flag = f"--{section}." if section else "--"
+    lines = [f"{title} ({flag}NAME) and their defaults:"]
+    for field in dataclasses.fields(start):
+        text, default = explained(getattr(start, field.name), known.get(field.name, ""))
+        lines += hanging("  ", f"{field.name.replace('_', '-')} = {default} ({wording(types[field.name])})")
+        lines += hanging("      ", text) if text else []
+    return lines
+
+
+# -- the others ------------------------------------------------------------------------------------------------------
+
+
+def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
+    """An encoder or a head: its docstring, and its size in a usual run."""
+    import torch
+
+    with torch.device("meta"):
+        count = sum(t.numel() for t in build(*sizes).parameters())
+    return [*_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
+
+
+def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
+    said = f"for {FEATURES} features of images of {CHANNELS}x32x32"
+    return _module(name, build, (CHANNELS, FEATURES), said)
+
+
+def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
+    return _module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
+
+
+def _experiment(name: str, entry: Any) -> list[str]:
+    """What is compared, and how many runs each scale has."""
+    facts = {
+        "paper": entry.paper,
+        "methods": ", ".join(entry.arms),
+        "axis": entry.axis,
+        "figure": entry.figure or "none",
+    }
+    lines = [*_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
+    for scale, grid in entry.scales.items():
+        base = grid.base
+        varied = "; ".join(f"{field} {shown(tuple(values))}" for field, values in grid.vary.items())
+        size = f"{len(entry.grid(scale))} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
+        lines += hanging(f"  {scale:<8}", f"{size}; {varied}")
+    return lines
+
+
+def _figure(name: str, entry: Any) -> list[str]:
+    """What it is drawn from."""
+    if hasattr(entry, "experiment"):
+        return [*_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
+    return [*_head(name, entry.title), "", "needs no results: it measures what it draws"]
+
+
+def _bench(name: str, entry: Any) -> list[str]:
+    head = _head(name, inspect.getdoc(entry) or "", whole=True)
+    return [*head, "", *_options(entry, "", "flags")]
+
+
+_DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
+    "methods": _method,
+    "channels": _owner("channel"),
+    "partitions": _owner("partition"),
+    "datasets": _owner("data"),
+    "encoders": _encoder,
+    "heads": _head_of_model,
+    "experiments": _experiment,
+    "figures": _figure,
+    "benches": _bench,
+}
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+
+def _head(name: str, text: str, whole: bool = False) -> list[str]:
+    """The name and the first paragraph of a docstring, or with `whole` all of them."""
+    first, *more = text.split("\n\n")
+    lines = hanging(f"{name}  ", first)
+    for paragraph in more if whole else ():
+        lines += ["", *hanging("", paragraph)]
+    return lines
+
+
+def _facts(facts: Mapping[str, str]) -> list[str]:
+    return [line for key, text in facts.items() for line in hanging(f"{key:<10}", text)]
+
+
+def hanging(start: str, text: str) -> list[str]:
+    """Return lines that fit the terminal: the text right of `start`."""
     width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
     indent = " " * len(start)
     return textwrap.wrap(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import os
 import sys
@@ -30,8 +29,8 @@ commands:
   figure FIGURE       draw a figure from the results of a sweep
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
-  list WHAT           WHAT: methods, channels, datasets, experiments or benches
-  list methods NAME   all about one method and its hyperparameters
+  list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
+                      experiments, figures or benches; NAME: all that one of them takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
 flags: --help, --version
@@ -126,7 +125,7 @@ def train(words: list[str]) -> None:
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
         config = semcom.resolve(wanted)
-    with _logging(early.log_level), report.Progress(config.train.rounds or 0) as progress:
+    with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
         result = semcom.run(config, on_round=progress, profile=early.profile)
     from semcom.engine.host.ranks import launched_rank
 
@@ -149,7 +148,7 @@ def sweep(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words)
         name = _known("experiment", early, EXPERIMENTS)
-        wanted = flags.parse(flags.SweepFlags, f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
+        wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
         overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
         drawing = drawing_of(EXPERIMENTS.get(name))
     with _logging(early.log_level):
@@ -169,7 +168,7 @@ def figure(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words)
         name = _known("figure", early, FIGURES)
-        wanted = flags.parse(flags.FigureFlags, f"semcom figure {name or 'FIGURE'}", early.rest)
+        wanted = flags.parse(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
     with _logging(early.log_level):
         _draw(name, results=wanted.results, out=wanted.out)
 
@@ -204,7 +203,7 @@ def bench(words: list[str]) -> None:
         early = flags.read_early(words)
         name = _known("bench", early, BENCHES)
         kind = BENCHES.get(name) if name else Bench
-        wanted = flags.parse(kind, f"semcom bench {name or 'WHAT'}", early.rest)
+        wanted = flags.parse(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
     with _logging(early.log_level):
         wanted.carry_out()
 
@@ -221,43 +220,26 @@ def channel_check(words: list[str]) -> None:
         if early.name is not None:
             raise ConfigError(f"channel-check: {early.name!r} is not expected here; flags begin with --")
         load_plugins(early.plugins)
-        wanted = flags.parse(CheckFlags, "semcom channel-check", early.rest)
+        wanted = flags.parse(CheckFlags(), "semcom channel-check", early.rest)
     with _logging(early.log_level):
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 
 def show(words: list[str]) -> None:
-    """`semcom list WHAT`, and `semcom list methods NAME`."""
+    """`semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
 
     with _request():
         early = flags.read_early(words)
-        named = early.name == "methods" and early.rest and not early.rest[0].startswith("-")
-        method = early.rest.pop(0) if named else None
-        flags.parse(flags.ListFlags, "semcom list", early.rest)
-        if early.name not in LISTS:
+        name = early.rest.pop(0) if early.name and early.rest and not early.rest[0].startswith("-") else None
+        flags.parse(flags.ListFlags(), "semcom list", early.rest)
+        if early.name is None or early.name not in listing.LISTS:
             found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
-            raise ConfigError(f"list: {found}; known are {', '.join(LISTS)}")
+            raise ConfigError(f"list: {found}; known are {', '.join(listing.LISTS)}")
         load_plugins(early.plugins)
-    if early.name != "methods":
-        print(_titles(early.name))
-    else:
-        print(listing.overview() if method is None else listing.details(method))
-
-
-def _titles(what: str) -> str:
-    """What each entry of a registry is, a line each."""
-    module, attribute = LISTS[what].split(":")
-    registry = getattr(importlib.import_module(module), attribute)
-    width = max(map(len, registry.names())) + 2
-    return "\n".join(f"{name:<{width}}{_title(registry.get(name))}" for name in registry.names())
-
-
-def _title(entry: Any) -> str:
-    """What an entry of a registry is, in one line."""
-    text = getattr(entry, "title", None) or entry.__doc__ or ""
-    return text.strip().partition("\n")[0]
+        text = listing.overview(early.name) if name is None else listing.details(early.name, name)
+    print(text)
 
 
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -268,11 +250,3 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "channel-check": channel_check,
     "list": show,
 }
-LISTS = {
-    "methods": "semcom.methods.registry:METHODS",
-    "channels": "channels:LINKS",
-    "datasets": "semcom.data.registry:DATASETS",
-    "experiments": "experiments.registry:EXPERIMENTS",
-    "benches": "semcom.bench.commands:BENCHES",
-}
-"""What can be listed -> its registry."""

@@ -2,7 +2,6 @@
 
 from semcom.config.errors import ConfigError, RunError
 from semcom.config.fields import (
-    SNRS,
     AirConfig,
     ChannelConfig,
     DataConfig,
@@ -11,7 +10,7 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import NOT_IDENTITY, build_hyper, complete, differences, from_dict, run_hash, to_dict
+from semcom.config.identity import NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
 from semcom.config.presets import BELONGS, COMMON, fill
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
@@ -33,7 +32,6 @@ __all__ = [
     "RunError",
     "Schedule",
     "TrainConfig",
-    "build_hyper",
     "complete",
     "differences",
     "fill",

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from channels import options
+from channels.options import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
 
-
-@dataclass(frozen=True)
-class Rule:
-    """A condition on a finite number, and its words."""
-
-    fine: Callable[[float], bool]
-    wanted: str
-
-
-COUNT = Rule(lambda v: v >= 1, "a whole number of at least 1")
-WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0")
-POSITIVE = Rule(lambda v: v > 0, "a positive number")
-NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
-SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
-PART = Rule(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+__all__ = [
+    "COUNT",
+    "NOT_NEGATIVE",
+    "PART",
+    "POSITIVE",
+    "SHARE",
+    "WHOLE",
+    "Rule",
+    "check",
+    "check_types",
+    "require",
+    "wording",
+]
 
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (
@@ -40,17 +37,12 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "train.eval_every",
         "train.eval_clients",
         "train.checkpoint_every",
-        "partition.ways",
-        "partition.shots",
-        "partition.classes",
-        "partition.test_per_class",
         "model.features",
         "air.bits_per_float",
     ),
     POSITIVE: (
         "train.lr",
         "train.lr_decay",
-        "partition.beta",
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",
@@ -60,13 +52,9 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "seed",
         "train.momentum",
         "train.weight_decay",
-        "partition.ways_spread",
-        "partition.shots_spread",
-        "partition.min_size",
     ),
-    SHARE: ("train.participation", "partition.fraction", "partition.scarce_fraction"),
-    Rule(lambda v: v >= 2, "a whole number of at least 2"): ("train.lr_milestones",),
-    Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("partition.test_fraction",),
+    SHARE: ("train.participation", "partition.scarce_fraction"),
+    Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True): ("train.lr_milestones",),
     Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
 }
 """Range -> the fields of a configuration that must lie in it."""
@@ -98,10 +86,11 @@ def check(config: RunConfig) -> None:
 
 
 def require(name: str, value: Any, rule: Rule) -> None:
-    """Raises ConfigError unless a field's number, or each of several, is finite and in range; None is open."""
-    for v in value if isinstance(value, tuple) else (value,):
-        if v is not None and not (math.isfinite(v) and rule.fine(v)):
-            raise ConfigError(f"{_flag(name)}: {v!r} is not {rule.wanted}")
+    """As `channels.options.require`, for a field of a configuration: ConfigError, with the field as its flag."""
+    try:
+        options.require(_flag(name), value, rule)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _get(config: RunConfig, name: str) -> Any:
@@ -125,6 +114,8 @@ def check_types(config: RunConfig) -> None:
         if dataclasses.is_dataclass(part):
             prefix = "method" if section.name == "hyper" else section.name
             _check_fields(part, f"{prefix}.")
+            if dataclasses.is_dataclass(own := getattr(part, "options", None)):
+                _check_fields(own, f"{prefix}.")
     _check_fields(config, "")
 
 

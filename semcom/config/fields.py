@@ -6,7 +6,6 @@ configuration is what is stored.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,47 +15,27 @@ class DataConfig:
     """Which images."""
 
     name: str = "digits"
-    """A dataset of `semcom list datasets`, or the path of an .npz file or of an image folder."""
+    """A dataset (see: semcom list datasets), or the path of an .npz file or of an image folder."""
     root: str | None = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
+    options: Any = None
+    """The dataset's own options: its `Options` dataclass, or a mapping with some of its fields."""
 
 
 @dataclass(frozen=True)
 class PartitionConfig:
     """How the images are divided over the clients."""
 
-    kind: Literal["shots", "dirichlet", "dirichlet-client", "pathological", "iid", "file"] = "shots"
-    """Name of the partition."""
-    ways: int = 3
-    """m of `shots`: classes per client."""
-    shots: int | None = None
-    """q of `shots`: training samples per class and client (None: 100; 15 on digits)."""
-    ways_spread: int = 0
-    """`shots`: client k owns m_k classes, uniform in [ways - spread, ways + spread]."""
-    shots_spread: int = 0
-    """`shots`: client k owns q_k samples of each, uniform in [shots - spread, shots + spread]."""
-    test_per_class: int = 200
-    """`shots`: most test images per class and client."""
-    beta: float = 0.1
-    """Concentration of `dirichlet` and `dirichlet-client`."""
-    min_size: int = 10
-    """`dirichlet`: fewest samples of a client, redrawn until met (0: the plain form)."""
-    classes: int = 2
-    """`pathological`: classes per client."""
-    fraction: float = 1.0
-    """Part of the dataset that is divided at all (not for `shots` and `file`)."""
-    test: Literal["merged", "own"] = "merged"
-    """Tests of the other kinds: `merged` and split per client, or the dataset's `own` in the same proportions."""
-    test_fraction: float = 0.25
-    """Test part of each client's samples where `test` is `merged`."""
-    validation: float = 0.0
-    """Part of each client's training samples that is set aside for validation."""
+    kind: str = "shots"
+    """Name of the partition (see: semcom list partitions)."""
     scarce: tuple[int, ...] = ()
     """Clients that keep only `scarce_fraction` of their training samples."""
     scarce_fraction: float = 0.1
-    """See `scarce`."""
-    path: str | None = None
-    """`file`: the .npz that holds train_0, test_0, train_1, ..."""
+    """Part of their training samples that `scarce` clients keep."""
+    validation: float = 0.0
+    """Part of each client's training samples that is set aside for validation."""
+    options: Any = None
+    """The partition's own options: its `Options` dataclass, or a mapping with some of its fields."""
 
 
 @dataclass(frozen=True)
@@ -64,76 +43,29 @@ class ModelConfig:
     """The split model: semantic encoder at the client, semantic decoder (head) at the base station."""
 
     encoder: str = "dcgan"
-    """An encoder of `semcom list encoders`, or a comma list that the clients take in turn (mixed architectures)."""
+    """Name of the encoder (see: semcom list encoders), or a comma list that clients take in turn."""
     head: str = "linear"
-    """A head of `semcom list heads`."""
+    """Name of the head (see: semcom list heads)."""
     features: int = 64
     """d: real features per image, d/2 complex symbols."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
 
-SNRS = ("snr_db", "downlink_snr_db", "test_snr_db")
-"""Fields of ChannelConfig that every link takes, and that are no option of it."""
-
-
 @dataclass(frozen=True)
 class ChannelConfig:
-    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it.
-
-    Fields after the SNRs are options of links. `None` is the link's own default, and one that the chosen link does not
-    take is refused.
-    """
+    """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it."""
 
     kind: str = "awgn"
-    """A link of `semcom list channels`."""
+    """Name of the link (see: semcom list channels)."""
     snr_db: float | str = 10.0
     """Uplink SNR in dB: a number, one per client ("9,12,6"), a range drawn per client and round ("0:18"), or inf."""
     downlink_snr_db: float | str | None = None
-    """SNR in dB of the gradients' downlink (None: as `snr_db`)."""
+    """SNR in dB of what comes down (None: as `snr_db`)."""
     test_snr_db: float | str | None = None
     """SNR in dB of the tests (None: as `snr_db`); a comma list gives a curve."""
-    downlink: Literal["noisy", "ideal"] | None = None
-    """Whether the gradients of a split method cross the channel too (None: noisy)."""
-    equaliser: Literal["mmse", "zf", "none"] | None = None
-    """Receiver of the fading links (None: mmse)."""
-    coherence: Literal["symbol", "sample", "batch", "round"] | None = None
-    """How long a fading coefficient of `rayleigh`, `rician` or a `digital` one of them lasts (None: sample)."""
-    k_factor_db: float | None = None
-    """`rician`: power of the line of sight over that of the scattered part, in dB (None: 9)."""
-    profile: str | None = None
-    """`ofdm`: rayleigh (flat), tdl-a to tdl-e or cdl-a to cdl-e (None: tdl-a)."""
-    csi: Literal["perfect", "ls"] | None = None
-    """`ofdm`: what the receiver knows of the channel (None: perfect); ls: what it estimates from the pilots."""
-    pilots: int | tuple[int, ...] | None = None
-    """`ofdm`: pilot symbols of a slot of 14, from 0 (None: 2 and 11)."""
-    subcarriers: int | None = None
-    """`ofdm`: of the whole band (None: as many as the clients' mini-batches need in one slot)."""
-    shares: float | tuple[float, ...] | None = None
-    """`ofdm`: each client's part of the band (None: those that take part share it equally)."""
-    spacing_khz: float | None = None
-    """`ofdm`: between subcarriers (None: 15)."""
-    cyclic_prefix: float | None = None
-    """`ofdm`: length of the cyclic prefix over that of a symbol without it (None: 1/14)."""
-    delay_spread_ns: float | None = None
-    """`ofdm`: r.m.s. delay spread of TDL and CDL profiles (None: 100)."""
-    carrier_ghz: float | None = None
-    """`ofdm`: carrier frequency of TDL and CDL profiles (None: 3.5)."""
-    speed_mps: float | None = None
-    """`ofdm`: speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
-    bits: float | None = None
-    """`digital`: bits per value, code_rate x log2(modulation) / 2 (None: what the other two give, or 1)."""
-    modulation: int | None = None
-    """`digital`: constellation size, 4, 16, 64 or 256 (None: what the other two give, or 16)."""
-    code_rate: float | None = None
-    """`digital`: information bits per coded bit, 1/5 to 948/1024 (None: what the other two give, or 1/2)."""
-    fading: Literal["awgn", "rayleigh", "rician"] | None = None
-    """`digital`: the channel that its symbols cross (None: awgn)."""
-
-    def options(self) -> dict[str, Any]:
-        """The options of the link that are set, by name."""
-        names = (f.name for f in dataclasses.fields(self) if f.name not in ("kind", *SNRS))
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+    options: Any = None
+    """The link's own options: its `Options` dataclass, or a mapping with some of its fields."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +127,7 @@ class RunConfig:
     """One run: a method on data, divided over clients, through a channel."""
 
     method: str = "fedcl"
-    """An arm of `semcom list methods`."""
+    """Name of the method (see: semcom list methods)."""
     hyper: Any = None
     """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -15,16 +15,13 @@ from semcom.config.fields import RunConfig
 NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
-BY_CONTENT = ("plugins", "data.name", "new_data", "partition.path")
+BY_CONTENT = ("plugins", "data.name", "new_data", "partition.options.path")
 """Fields that may name files: in the hash the digest in `RunConfig.contents` stands in the place of a path."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain containers, as `config.json` holds it."""
-    hyper = config.hyper
-    values = dataclasses.asdict(dataclasses.replace(config, hyper=None))
-    values["hyper"] = dataclasses.asdict(hyper) if dataclasses.is_dataclass(hyper) else hyper  # type: ignore[arg-type]
-    return values
+    return dataclasses.asdict(config)
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
@@ -38,18 +35,6 @@ def complete(config: Any) -> RunConfig:
     Raises ConfigError for a section that is neither, or a field that does not exist.
     """
     return _build(RunConfig, vars(config) if isinstance(config, RunConfig) else config, "")
-
-
-def build_hyper(cls: type, given: Any) -> Any:
-    """A method's hyperparameters from nothing, a mapping of some of its fields, or an instance of its `Hyper` (`cls`).
-
-    Raises ConfigError for anything else, or a field that does not exist.
-    """
-    if isinstance(given, cls):
-        return given
-    if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(f"hyper: {given!r} is not a table of fields, nor the method's Hyper")
-    return _build(cls, given or {}, "method.")
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
@@ -87,7 +72,7 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Words on one field; of one that names files, both may be the same and what the files hold another."""
-    flag = re.sub(r"^hyper\.", "method.", name).replace("_", "-")
+    flag = re.sub(r"^hyper\.", "method.", name).replace(".options.", ".").replace("_", "-")
     if name in BY_CONTENT and stored == wanted:
         return f"{flag}: the content of {_short(wanted)} has changed"
     return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
@@ -108,6 +93,8 @@ def _identity(config: RunConfig) -> dict[str, Any]:
         del part[last]
     for name in BY_CONTENT:
         part, last = _place(values, name)
+        if not isinstance(part, dict) or last not in part:
+            continue  # an option that the partition does not have
         held = part[last]
         several = isinstance(held, tuple | list)
         part[last] = [contents.get(path, path) for path in held] if several else contents.get(held, held)

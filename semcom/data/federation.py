@@ -20,7 +20,7 @@ from semcom.data.dataset import SIDE
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
-    from semcom.data.partitions import Split
+    from semcom.data.split import Split
 
 
 @dataclass(frozen=True)

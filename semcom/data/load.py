@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from semcom.config import ConfigError, DataConfig
+from semcom.config.options import build_options
 from semcom.data.dataset import Dataset
 from semcom.data.readers import read_folder, read_npz
 from semcom.data.registry import DATASETS
@@ -19,7 +22,7 @@ def load(config: DataConfig) -> Dataset:
     if config.root is not None and not Path(config.root).expanduser().is_dir():
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        dataset = DATASETS.get(config.name)(config.root and str(Path(config.root).expanduser()))
+        dataset = _loader(config)(config.root and str(Path(config.root).expanduser()))
         if not isinstance(dataset, Dataset):
             raise ConfigError(
                 f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
@@ -31,3 +34,11 @@ def load(config: DataConfig) -> Dataset:
     if path.is_file() or path.suffix == ".npz":
         return read_npz(path)
     raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")
+
+
+def _loader(config: DataConfig) -> Callable[[str | None], Any]:
+    """The function of the data root behind a name, with its options where it has any."""
+    entry = DATASETS.get(config.name)
+    if not hasattr(entry, "Options"):
+        return entry
+    return entry(build_options(entry.Options, config.options, "data", config.name))

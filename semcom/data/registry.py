@@ -1,13 +1,13 @@
-"""The datasets by name; an entry is imported when it is first asked for."""
+"""The datasets and partitions by name; an entry is imported when it is first asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 from channels.registry import Registry
-from semcom.data.dataset import Dataset
+from semcom.data.split import Partition
 
-DATASETS: Registry[Callable[[str | None], Dataset]] = Registry(
+DATASETS: Registry[Any] = Registry(
     "dataset",
     {
         "digits": "semcom.data.sources:digits",
@@ -15,4 +15,17 @@ DATASETS: Registry[Callable[[str | None], Dataset]] = Registry(
         "mnist": "semcom.data.sources:mnist",
     },
 )
-"""Name -> function of the data root that loads one."""
+"""Name -> function of the data root that loads one; an entry with `Options` gives that function for an instance."""
+
+PARTITIONS: Registry[type[Partition]] = Registry(
+    "partition",
+    {
+        "shots": "semcom.data.partitions:Shots",
+        "dirichlet": "semcom.data.partitions:Dirichlet",
+        "dirichlet-client": "semcom.data.partitions:DirichletClient",
+        "pathological": "semcom.data.partitions:Pathological",
+        "iid": "semcom.data.partitions:IID",
+        "file": "semcom.data.split_file:File",
+    },
+)
+"""Name -> subclass of `semcom.data.split.Partition`."""

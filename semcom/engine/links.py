@@ -6,8 +6,9 @@ import logging
 import warnings
 from typing import TYPE_CHECKING
 
-from channels import link_options, make_link
+from channels import LINKS
 from semcom.config import ConfigError, Resolved
+from semcom.config.options import flagged
 
 if TYPE_CHECKING:
     from channels import Link
@@ -26,16 +27,10 @@ def build_link(config: Resolved, log: bool = False) -> Link:
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            link = make_link(c.kind, **c.options())
+            link = LINKS.get(c.kind)(c.options)
             link = link.in_band(config.clients, config.participants, batch, config.model.features)
     except ValueError as error:
-        raise ConfigError(_flagged(str(error), c.kind)) from None
+        raise ConfigError(flagged(str(error), "channel", c.options)) from None
     for warning in said if log else ():
-        logger.warning(_flagged(str(warning.message), c.kind))
+        logger.warning(flagged(str(warning.message), "channel", c.options))
     return link
-
-
-def _flagged(text: str, kind: str) -> str:
-    """What a link says of one of its options, with the option as the command line spells it."""
-    name, colon, rest = text.partition(":")
-    return f"channel.{name.replace('_', '-')}{colon}{rest}" if name in link_options(kind) else text

@@ -30,6 +30,9 @@ class Method(ABC):
         preset: the paper's own setting of `TrainConfig`'s open fields, for `--train.preset paper`.
         averages: prefixes of what the method averages over clients (it needs one architecture for each).
         split: whether local training runs through the link, features up and gradients down.
+        exchanges: whether anything but split features and gradients crosses the air (models, prototypes): `air.up`,
+            `air.down` or `air.send` are called.
+        unused: dotted fields of the configuration that have no effect on the method ("train.lr"): they are refused.
         shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
             words each for `semcom list methods`.
     """
@@ -38,6 +41,8 @@ class Method(ABC):
     preset: ClassVar[Mapping[str, Any]] = {}
     averages: tuple[str, ...] = ()
     split: ClassVar[bool] = False
+    exchanges: ClassVar[bool] = True
+    unused: tuple[str, ...] = ()
     shares: ClassVar[str] = ""
     personal: ClassVar[str] = ""
     sends: ClassVar[str] = ""

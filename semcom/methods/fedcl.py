@@ -13,13 +13,14 @@ products: it is unbounded below and the centroids grow without end, so `infonce`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.config.options import Needs
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -37,6 +38,7 @@ class FedCL(Method):
     paper = "Wang et al., IEEE Commun. Lett. 2024"
     preset = {"rounds": 200, "lr": 0.001}
     split = True
+    exchanges = False
     shares = "decoder (at the base station)"
     personal = "encoder"
     sends = "features and labels up, gradients down"
@@ -44,6 +46,12 @@ class FedCL(Method):
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """FedCL's hyperparameters; the letter gives none of their values."""
+
+        needs: ClassVar[Needs] = {
+            **dict.fromkeys(("lam", "reduction", "warmup", "source"), {"centroids": ("scg", "mean")}),
+            **dict.fromkeys(("scg_loss", "scg_steps", "scg_lr"), {"centroids": ("scg",)}),
+            "tau": {"centroids": ("scg",), "scg_loss": ("infonce",)},
+        }
 
         lam: float = 1 / 64
         """lambda: weight of the distance to the global centroids (Eq. 10)."""

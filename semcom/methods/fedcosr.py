@@ -14,11 +14,13 @@ the newest global body, and not that body itself: one that keeps its own (gamma 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.config.options import Needs
 from semcom.engine.store.population import Population, average, blend
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -39,6 +41,8 @@ class FedCoSR(Method):
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """Hyperparameters of FedCoSR, as in Table I of FedCRL: FedCoSR prints none."""
+
+        needs: ClassVar[Needs] = {"gamma": {"local_aggregation": (True,)}}
 
         alpha: float = 1.0
         """alpha: weight of the contrastive loss (Eq. 14); 0 is the paper's "w/o CRL"."""

@@ -11,6 +11,7 @@ class Local(FedAvg):
     paper = "baseline"
     preset = {}
     averages = ()
+    exchanges = False
     shares = "nothing"
     personal = "encoder and head"
     sends = "nothing"

@@ -13,11 +13,12 @@ for each test.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Gradient, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -34,11 +35,14 @@ class PerFedAvg(FedAvg):
 
     paper = "Fallah et al., NeurIPS 2020"
     preset = {"rounds": 1000, "batch_size": 40, "local_steps": 10, "participation": 0.2}
+    unused = ("train.lr", "train.optimizer", "train.momentum", "train.weight_decay")
     personal = "a step on own data, for tests"
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """Per-FedAvg's hyperparameters."""
+
+        needs: ClassVar[Needs] = {"delta": {"variant": ("hf",)}}
 
         variant: Literal["fo", "hf"] = "fo"
         """The Hessian's term left out (`fo`), or as a difference of gradients on a third batch (`hf`)."""

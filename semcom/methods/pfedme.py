@@ -32,6 +32,7 @@ class PFedMe(FedAvg):
 
     paper = "Dinh et al., NeurIPS 2020"
     preset = {"rounds": 800, "batch_size": 20, "local_steps": 20}
+    unused = ("train.lr", "train.optimizer", "train.momentum", "train.weight_decay")
     personal = "a copy theta of the model"
 
     @dataclass(frozen=True)

@@ -10,12 +10,13 @@ train; its loss is a sum over samples, here their mean. z is the received featur
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from semcom.config.checks import COUNT, POSITIVE, SHARE, require
+from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -49,6 +50,8 @@ class RepPer(FedAvg):
     class Hyper(Method.Hyper):
         """RepPer's hyperparameters."""
 
+        needs: ClassVar[Needs] = dict.fromkeys(("head_epochs", "head_lr"), {"head": ("mlp",)})
+
         tau: float = 0.1
         """tau: temperature of Eq. 5."""
         form: Literal["inside", "outside"] = "inside"
@@ -68,6 +71,10 @@ class RepPer(FedAvg):
                 require(f"method.{name}", getattr(self, name), POSITIVE)
             require("method.crop", self.crop, SHARE)
             require("method.head_epochs", self.head_epochs, COUNT)
+
+    def __init__(self, hyper: RepPer.Hyper) -> None:
+        super().__init__(hyper)
+        self.unused = () if hyper.head == "mlp" else ("model.head",)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Eq. 7: E epochs on the body alone."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from semcom.config import ConfigError, RunConfig
 from semcom.data.readers import image_files
 from semcom.data.registry import DATASETS
+from semcom.runs.owners import put
 from semcom.runs.plugins import absolute, digest_of
 
 
 def locate(config: RunConfig) -> RunConfig:
     """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
 
-    Its plug-ins have been loaded. A path where nothing lies stays as it is: who reads it says what is wrong.
+    Its plug-ins have been loaded, its options built. A path where nothing lies stays as it is: its reader tells.
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
@@ -28,9 +29,12 @@ def locate(config: RunConfig) -> RunConfig:
         plugins=tuple(absolute(plugin) for plugin in config.plugins),
         data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
-        partition=replace(config.partition, path=_path(config.partition.path)),
     )
-    files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": config.partition.path}
+    split = getattr(config.partition.options, "path", None)
+    if split is not None:
+        config = put(config, "partition", replace(config.partition.options, path=_path(split)))
+        split = config.partition.options.path
+    files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": split}
     found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
     found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
     for path, (field, digest) in found.items():
@@ -43,7 +47,8 @@ def locate(config: RunConfig) -> RunConfig:
 def _refuse_empty(config: RunConfig) -> None:
     """An empty path would be the folder where the process happens to be."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
-    for field, path in {**fields, "partition.path": config.partition.path, "out": config.out}.items():
+    split = getattr(config.partition.options, "path", None)
+    for field, path in {**fields, "partition.path": split, "out": config.out}.items():
         if path == "":
             raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
 

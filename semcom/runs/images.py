@@ -51,7 +51,7 @@ def read_images(config: Resolved) -> Images:
 def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
-        own = load(replace(config.data, name=name))
+        own = load(replace(config.data, name=name, options=None))
         split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None

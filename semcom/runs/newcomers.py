@@ -62,7 +62,7 @@ def joining(config: Resolved) -> Resolved:
             channel,
             snr_db=_snrs(channel.snr_db, n),
             downlink_snr_db=None if down is None else _snrs(down, n),
-            shares=None,
+            options=_equal_shares(channel.options),
         ),
         train=replace(
             train,
@@ -73,6 +73,11 @@ def joining(config: Resolved) -> Resolved:
             eval_clients=None,
         ),
     )
+
+
+def _equal_shares(options: Any) -> Any:
+    """The options of a link whose band is shared equally."""
+    return replace(options, shares=None) if hasattr(options, "shares") else options
 
 
 def _snrs(text: float | str, n: int) -> float | str:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from channels import link_options
-from semcom.config import ChannelConfig, ConfigError, Resolved, RunConfig, build_hyper, complete, fill
+from semcom.config import ConfigError, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
 from semcom.config.checks import check, check_types
-from semcom.data.partitions import default_shots
+from semcom.config.options import check_options
+from semcom.data.registry import PARTITIONS
 from semcom.engine.links import build_link
+from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs import idle
 from semcom.runs.contents import locate
 from semcom.runs.limits import check_size
 from semcom.runs.newcomers import check as check_newcomers
+from semcom.runs.owners import REGISTRIES, options, put, with_options
 from semcom.runs.plugins import load_plugins
 
 if TYPE_CHECKING:
     from channels import Link
+
+BAND_HZ = 1e6
+"""Band that the participating clients share, where neither the request nor the link names one."""
 
 
 def resolve(config: RunConfig) -> Resolved:
@@ -41,23 +47,23 @@ def _resolve(request: RunConfig) -> Resolved:
     request = complete(request)
     check_types(request)
     load_plugins(request.plugins)
-    request = locate(request)
-    method = METHODS.get(request.method)
-    preset = method.preset if request.train.preset == "paper" else {}
-    hyper, schedule = build_hyper(method.Hyper, request.hyper), fill(request.train, preset)
-    config = Resolved(**{**vars(request), "hyper": hyper, "train": schedule})
-    if config.partition.kind == "shots" and config.partition.shots is None:
-        shots = dataclasses.replace(config.partition, shots=default_shots(config.data.name))
-        config = dataclasses.replace(config, partition=shots)
-    config = dataclasses.replace(config, channel=_fill_channel(config.channel))
+    request = locate(with_options(request))
+    method = METHODS.get(request.method)(request.hyper)
+    common = _fill(_without(request.train, method), method)
+    config = Resolved(**{**vars(request), "train": _fill(request.train, method)})
+    split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
+    config = put(config, "partition", split)
     check(config)
     check_size(config)
-    config.hyper.check()
-    config = _fill_from(config, build_link(config))
+    for section in REGISTRIES:
+        check_options(section, options(config, section))
+    link = build_link(config)
+    idle.check(config, method, common, link.bandwidth_hz or BAND_HZ)
+    config = _fill_from(config, link)
     HEADS.get(config.model.head)
     for name in config.model.encoder.split(","):
         ENCODERS.get(name)
-    method(config.hyper).check(config)
+    method.check(config)
     check_newcomers(config)
     device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
@@ -65,27 +71,23 @@ def _resolve(request: RunConfig) -> Resolved:
     return config
 
 
-def _fill_channel(channel: ChannelConfig) -> ChannelConfig:
-    """The channel with the options that its link takes filled in. Raises ConfigError for a set one it does not take."""
-    known = link_options(channel.kind)
-    for name, value in channel.options().items():
-        if name not in known:
-            flag, takes = name.replace("_", "-"), ", ".join(known) or "no options"
-            raise ConfigError(f"channel.{flag}: {value!r} is not for {channel.kind}, which takes {takes}")
-    opened = {name: v for name, v in known.items() if getattr(channel, name, v) is None}
-    return dataclasses.replace(channel, **opened)
+def _fill(train: TrainConfig, method: Method) -> Schedule:
+    return fill(train, method.preset if train.preset == "paper" else {})
+
+
+def _without(train: TrainConfig, method: Method) -> TrainConfig:
+    """The schedule with the fields left open that the method does not use."""
+    opened: dict[str, Any] = {n.removeprefix("train."): None for n in method.unused if n.startswith("train.")}
+    return dataclasses.replace(train, **opened)
 
 
 def _fill_from(config: Resolved, link: Link) -> Resolved:
     """The options that the link has worked out itself, and the band. Raises ConfigError for another band."""
-    channel = config.channel
-    known = link_options(channel.kind)
-    opened = {n: getattr(link.options, n) for n, v in known.items() if getattr(channel, n, v) is None}
-    own, given = link.bandwidth_hz, config.air.bandwidth_hz
+    own, given, kind = link.bandwidth_hz, config.air.bandwidth_hz, config.channel.kind
     if own is not None and given not in (None, own):
-        raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {channel.kind}, whose subcarriers occupy {own:g} Hz")
-    air = dataclasses.replace(config.air, bandwidth_hz=own or given or 1e6)
-    return dataclasses.replace(config, channel=dataclasses.replace(channel, **opened), air=air)
+        raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
+    air = dataclasses.replace(config.air, bandwidth_hz=own or given or BAND_HZ)
+    return put(dataclasses.replace(config, air=air), "channel", link.options)
 
 
 def find_device(name: str, local_rank: int | None = None) -> torch.device:

@@ -21,10 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semcom
+from channels.fading import AWGN
+from channels.options import BaseOptions
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
+from semcom.data.partitions import Shots
+from semcom.runs.owners import with_options
 
 TRAIN = ["train", "fedavg", "--out", "out"]
 
@@ -63,9 +67,9 @@ def test_the_flags_of_the_issue_reach_the_configuration() -> None:
     expected = RunConfig(method="fedavg", hyper=config.hyper, seed=4, out="OUT", device="cpu", clients=20)
     expected = dataclasses.replace(
         expected,
-        data=semcom.DataConfig("cifar10", "DIR"),
-        partition=semcom.PartitionConfig(kind="shots", ways=3, shots=100),
-        channel=ChannelConfig(kind="awgn", snr_db=9.0),
+        data=semcom.DataConfig("cifar10", "DIR", BaseOptions()),
+        partition=semcom.PartitionConfig("shots", options=Shots.Options(ways=3, shots=100)),
+        channel=ChannelConfig("awgn", 9.0, options=AWGN.Options()),
         train=TrainConfig(rounds=60, batch_size=50, lr=0.001),
     )
     assert config == expected
@@ -103,7 +107,7 @@ def test_flags_override_a_stored_configuration(tmp_path: Path) -> None:
     before = RunConfig(method="fedcl", hyper={"lam": 0.25, "tau": 0.5}, clients=7, train=TrainConfig(lr=(0.1,) * 7))
     path = stored(tmp_path, before)
     same = read("--config", path)
-    assert same == dataclasses.replace(before, hyper=same.hyper) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
+    assert same == with_options(before) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
     changed = read("fedcl", "--config", path, "--method.lam", "0.75", "--clients", "9")
     assert (changed.hyper.lam, changed.hyper.tau, changed.clients) == (0.75, 0.5, 9)
     other = read("fedavg", "--config", path)  # another method has other hyperparameters
@@ -121,7 +125,7 @@ def test_help_shows_every_field_and_fits_the_terminal(
     for part in dataclasses.fields(RunConfig):
         section = part.default_factory
         for field in dataclasses.fields(section) if dataclasses.is_dataclass(section) else ():
-            assert f"--{part.name}.{field.name.replace('_', '-')}" in text
+            assert field.name == "options" or f"--{part.name}.{field.name.replace('_', '-')}" in text
     for flag in (
         "--method.lam FLOAT",
         "--train.lr FLOAT [FLOAT ...]",
@@ -149,12 +153,13 @@ BAD: list[tuple[str, str]] = [
     ("train local --precision tf32 --device cpu", "precision: 'tf32' is a rounding of CUDA's, not of cpu"),
     ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, channel-check, list"),
     ("--fast", "command: '--fast' is unknown"),
-    ("list", "known are methods, channels, datasets, experiments"),
+    ("list", "known are methods, channels, partitions, datasets, encoders, heads, experiments"),
     ("list figs", "list: 'figs' cannot be listed"),
     ("list methods --all", "--all: no such flag"),
     ("list methods fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("list methods fedcl lam", "'lam' is not expected here"),
-    ("list channels awgn", "'awgn' is not expected here"),
+    ("list channels ofmd", "channel 'ofmd' is unknown: did you mean 'ofdm'?"),
+    ("list experiments dmo", "experiment 'dmo' is unknown"),
     ("train", "method: none is given; known are fedcl"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
@@ -177,7 +182,7 @@ BAD: list[tuple[str, str]] = [
     ("TRAIN --model.head svm", "head 'svm' is unknown"),
     ("TRAIN --chanel.snr-db 9", "--chanel.snr-db: no such flag; did you mean --channel.snr-db?"),
     ("TRAIN --channel.snr_bd 9", "did you mean --channel.snr-db?"),
-    ("TRAIN --method.mu 1", "--method.mu: no such flag"),
+    ("TRAIN --method.mu 1", "method.mu: not for fedavg, which takes no options"),
     ("TRAIN --zzz", "--zzz: no such flag; --help shows them all"),
     ("TRAIN again", "'again' is not expected here"),
     ("TRAIN --clients", "clients: no value is given"),
@@ -186,10 +191,10 @@ BAD: list[tuple[str, str]] = [
     ("TRAIN --clients 2.5", "clients: '2.5' is not a whole number"),
     ("TRAIN --clients 0", "clients: 0 is not a whole number of at least 1"),
     ("TRAIN --seed -1", "seed: -1 is not a number of at least 0"),
-    ("TRAIN --partition.kind random", "partition.kind: 'random' is not one of shots, dirichlet,"),
+    ("TRAIN --partition.kind random", "partition 'random' is unknown: known are shots, dirichlet,"),
     ("TRAIN --partition.ways 11", "partition.ways: 11 is more than the 10 classes"),
     ("TRAIN --partition.shots 10000", "partition.shots"),
-    ("TRAIN --partition.beta 0", "partition.beta: 0.0 is not a positive number"),
+    ("TRAIN --partition.kind dirichlet --partition.beta 0", "partition.beta: 0.0 is not a positive number"),
     ("TRAIN --partition.scarce one", "partition.scarce: 'one' is not a whole number"),
     ("TRAIN --model.features 7", "model.features: 7 is odd"),
     ("TRAIN --channel.snr-db nan", "channel.snr-db: nan is not a number in dB"),
@@ -254,16 +259,19 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ("[1, 2]", "config: [1, 2] is not a table of fields"),
         ('{"method": "fedcl", "clinets": 3}', "clinets: no such field"),
         ('{"method": "fedcl", "train": {"rate": 3}}', "train.rate: no such field"),
-        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "lamb: no such"),
+        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "method.lamb: not for fedcl, which takes lam, reduction,"),
         ('{"method": "fedcl", "hyper": 3}', "hyper: 3 is not a table of fields"),
         ('{"method": "fedcl", "clients": "few"}', "clients: 'few' is not a whole number"),
-        ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition.kind: 'random' is not one of shots,"),
+        ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition 'random' is unknown: known are shots,"),
         ('{"method": "fedcl", "train": {"optimizer": "lion"}}', "train.optimizer: 'lion' is not one of adam, sgd"),
         ('{"method": "fedlc"}', "method 'fedlc' is unknown"),
-        ('{"partition": {"beta": "x"}}', "partition.beta: 'x' is not a number"),
+        ('{"partition": {"kind": "dirichlet", "options": {"beta": "x"}}}', "partition.beta: 'x' is not a number"),
         ('{"partition": {"scarce": 3}}', "partition.scarce: 3 is not a list, each a whole number"),
         ('{"partition": {"validation": null}}', "partition.validation: None is not a number"),
-        ('{"partition": {"min_size": 2.5}}', "partition.min-size: 2.5 is not a whole number"),
+        (
+            '{"partition": {"kind": "dirichlet", "options": {"min_size": 2.5}}}',
+            "partition.min-size: 2.5 is not a whole number",
+        ),
         ('{"seed": "a"}', "seed: 'a' is not a whole number"),
         ('{"seed": 1.5}', "seed: 1.5 is not a whole number"),
         ('{"train": {"momentum": "x"}}', "train.momentum: 'x' is not a number"),
@@ -408,7 +416,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", terminal)
-    with report.Progress(4) as progress:
+    with report.RoundProgress(4) as progress:
         progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.5}}})  # a resumed run
     assert "3/4" in terminal.getvalue() and "global=50.0%" in terminal.getvalue()
 
@@ -417,6 +425,11 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     ("what", "names"),
     [
         ("channels", {"ideal", "awgn", "rayleigh"}),
+        ("partitions", {"shots", "iid", "file"}),
+        ("encoders", {"dcgan", "cnn", "resnet18"}),
+        ("heads", {"linear", "mlp"}),
+        ("figures", {"demo", "channel-ber"}),
+        ("benches", {"engine", "arms"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
         ("experiments", {"demo", "letter-fig2b"}),
     ],

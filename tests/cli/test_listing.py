@@ -12,6 +12,7 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
+from semcom.cli.fields import docstrings
 from semcom.methods.base import Method
 from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
@@ -122,8 +123,8 @@ preset    lr 0.05, lr_milestones 50 75, lr_decay 0.2 0.1
 hyperparameters (--method.NAME) and their defaults:
   lam = 0.25 (a number)
       lambda: weight of the pull (Eq. 3).
-  tau = None (a number or None)
-      Temperature (None: none).
+  tau = none (a number)
+      Temperature.
   kind = counts (one of mean, counts)
       How it is averaged.
   steps = 10 (a whole number)
@@ -159,13 +160,13 @@ def test_a_method_that_says_nothing_of_itself(
 
 
 def test_docstrings_of_fields_are_inherited() -> None:
-    found = listing.docstrings(Heir.Hyper)
+    found = docstrings(Heir.Hyper)
     assert [*found] == ["lam", "tau", "kind", "own", "rates", "more"]
     assert (found["lam"], found["tau"]) == ("Weight of another pull.", "Temperature (None: none).")
 
 
 def test_a_class_without_source_has_no_docstrings() -> None:
-    assert listing.docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
+    assert docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
 
 
 def test_hyperparameters_of_a_plugin(
@@ -188,7 +189,7 @@ def test_hyperparameters_of_a_plugin(
 @pytest.mark.parametrize("columns", [80, 120, 300])
 def test_the_text_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    text = "\n".join([listing.overview(), *map(listing.details, ARMS)])
+    text = "\n".join([listing.overview("methods"), *(listing.details("methods", arm) for arm in ARMS)])
     assert max(map(len, text.splitlines())) <= min(columns, 120)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
@@ -202,5 +203,5 @@ def test_every_arm_tells_all_about_itself(arm: str) -> None:
     for text in (method.shares, method.personal, method.sends):
         assert len(text) < 110 and "\n" not in text
     assert ";" not in method.shares + method.personal, "it separates them in the overview"
-    known = listing.docstrings(method.Hyper)
+    known = docstrings(method.Hyper)
     assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, federate
-from semcom.data.partitions import Split
+from semcom.data.split import Split
 
 
 def lists(*parts: list[int]) -> tuple[np.ndarray, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,21 @@ from hypothesis import strategies as st
 
 from semcom.config import ConfigError, PartitionConfig
 from semcom.data.dataset import Dataset
-from semcom.data.partitions import Split, default_shots, partition, write_split
+from semcom.data.partitions import default_shots, partition
+from semcom.data.split import Split
+from semcom.data.split_file import write_split
+from tests.worlds import divided
 
 PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)
 DIVIDED = ("dirichlet", "dirichlet-client", "pathological", "iid")
+SKEW: dict[str, dict[str, Any]] = {
+    "dirichlet": {"beta": 1.0},
+    "dirichlet-client": {"beta": 1.0},
+    "pathological": {},
+    "iid": {},
+    "shots": {"shots": 4},
+}
+"""Options of each kind with which the small dataset suffices."""
 SEEDS = st.integers(0, 2**40)
 
 
@@ -62,7 +74,7 @@ def refused(config: PartitionConfig, clients: int, dataset: Dataset = EVEN) -> s
 
 def test_classes_of_shots_are_uniform() -> None:
     """Each of the 10 pairs of 5 classes is as likely as any other: chi-square with 9 degrees, 0.1% level is 27.9."""
-    drawn = [partition(EVEN, PartitionConfig(ways=2, shots=1), 4, seed).train for seed in range(250)]
+    drawn = [partition(EVEN, divided(ways=2, shots=1), 4, seed).train for seed in range(250)]
     pairs = [tuple(sorted(classes_of(EVEN, t))) for split in drawn for t in split]
     seen = np.array([pairs.count(p) for p in itertools.combinations(range(5), 2)])
     assert seen.sum() == 1000
@@ -73,7 +85,7 @@ def test_classes_of_shots_are_uniform() -> None:
 @given(SEEDS, st.integers(1, 6), st.integers(1, 5), st.integers(1, 12), st.integers(1, 25))
 def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int, most: int) -> None:
     assume(clients * shots <= 60)
-    split = partition(EVEN, PartitionConfig(ways=ways, shots=shots, test_per_class=most), clients, seed)
+    split = partition(EVEN, divided(ways=ways, shots=shots, test_per_class=most), clients, seed)
     check_disjoint(split, EVEN)
     for train, test in zip(split.train, split.test, strict=True):
         own = np.bincount(EVEN.labels[train], minlength=5)
@@ -85,7 +97,7 @@ def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int
 @PROPERTY
 @given(SEEDS)
 def test_spreads_cover_their_range(seed: int) -> None:
-    config = PartitionConfig(ways=2, ways_spread=1, shots=4, shots_spread=2)
+    config = divided(ways=2, ways_spread=1, shots=4, shots_spread=2)
     split = partition(EVEN, config, 12, seed)
     check_disjoint(split, EVEN)
     own = np.array([np.bincount(EVEN.labels[t], minlength=5) for t in split.train])
@@ -101,7 +113,7 @@ def test_spreads_cover_their_range(seed: int) -> None:
     SEEDS, st.sampled_from(DIVIDED), st.integers(2, 6), st.sampled_from(["merged", "own"]), st.sampled_from([0.5, 1.0])
 )
 def test_every_kind_uses_a_sample_once(seed: int, kind: Any, clients: int, test: Any, fraction: float) -> None:
-    config = PartitionConfig(kind=kind, beta=1.0, test=test, fraction=fraction, validation=0.2)
+    config = divided(kind=kind, **SKEW[kind], test=test, fraction=fraction, validation=0.2)
     split = partition(EVEN, config, clients, seed)
     check_disjoint(split, EVEN)
     everywhere = np.concatenate([*split.train, *split.validation, *split.test])
@@ -113,7 +125,7 @@ def test_every_kind_uses_a_sample_once(seed: int, kind: Any, clients: int, test:
         assert (tests >= 300).all() and (np.concatenate(split.train) < 300).all()
         left_out = round(fraction * 300) % clients if kind == "dirichlet-client" else 0
         assert len(tests) == round(fraction * 100)
-    if kind != "pathological" or clients * config.classes >= 5:
+    if kind != "pathological" or clients * 2 >= 5:
         assert len(everywhere) == total - left_out
     assert (np.concatenate([[len(a) for a in part] for part in (split.train, split.test)]) > 0).all()
 
@@ -121,7 +133,7 @@ def test_every_kind_uses_a_sample_once(seed: int, kind: Any, clients: int, test:
 @PROPERTY
 @given(SEEDS, st.sampled_from(["shots", *DIVIDED]))
 def test_the_seed_alone_decides(seed: int, kind: Any) -> None:
-    config = PartitionConfig(kind=kind, beta=1.0, shots=4, validation=0.25, scarce=(1,))
+    config = divided(kind=kind, **SKEW[kind], validation=0.25, scarce=(1,))
     first = partition(EVEN, config, 4, seed)
     np.random.seed(0)
     assert same(first, partition(EVEN, config, 4, seed))
@@ -131,7 +143,7 @@ def test_the_seed_alone_decides(seed: int, kind: Any) -> None:
 @PROPERTY
 @given(SEEDS, st.floats(0.05, 0.9))
 def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -> None:
-    split = partition(EVEN, PartitionConfig(kind="iid", test_fraction=part), 4, seed)
+    split = partition(EVEN, divided(kind="iid", test_fraction=part), 4, seed)
     for train, test in zip(split.train, split.test, strict=True):
         assert len(train) + len(test) == 100 and len(test) == min(max(1, round(part * 100)), 99)
         both, tested = (np.bincount(EVEN.labels[i], minlength=5) for i in (np.concatenate([train, test]), test))
@@ -142,7 +154,7 @@ def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -
 @given(SEEDS, st.floats(0.05, 1.0))
 def test_a_fraction_keeps_the_class_proportions(seed: int, fraction: float) -> None:
     dataset = toy([80, 40, 20], [20, 10, 5])
-    split = partition(dataset, PartitionConfig(kind="iid", fraction=fraction), 1, seed)
+    split = partition(dataset, divided(kind="iid", fraction=fraction), 1, seed)
     used = dataset.labels[np.concatenate([split.train[0], split.test[0]])]
     assert len(used) == round(fraction * 175)
     assert (np.abs(np.bincount(used, minlength=3) - fraction * np.array([100, 50, 25])) < 1.5).all()
@@ -151,7 +163,7 @@ def test_a_fraction_keeps_the_class_proportions(seed: int, fraction: float) -> N
 @PROPERTY
 @given(SEEDS, st.floats(0.01, 1.0))
 def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
-    config = PartitionConfig(ways=3, shots=8)
+    config = divided(ways=3, shots=8)
     full = partition(EVEN, config, 4, seed)
     cut = partition(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
     for client in range(4):
@@ -166,9 +178,9 @@ def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
 @pytest.mark.parametrize(
     ("config", "rest"),
     [
-        (PartitionConfig(kind="dirichlet", beta=0.1), 0.1),
-        (PartitionConfig(kind="pathological", classes=2), 0.1),
-        (PartitionConfig(kind="dirichlet", beta=0.1), 0.05),
+        (divided(kind="dirichlet", beta=0.1), 0.1),
+        (divided(kind="pathological", classes=2), 0.1),
+        (divided(kind="dirichlet", beta=0.1), 0.05),
     ],
 )
 def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest: float) -> None:
@@ -191,7 +203,7 @@ def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest
 @PROPERTY
 @given(SEEDS, st.floats(0.01, 0.95))
 def test_validation_is_taken_off_training(seed: int, part: float) -> None:
-    config = PartitionConfig(ways=2, shots=10)
+    config = divided(ways=2, shots=10)
     full = partition(EVEN, config, 3, seed)
     split = partition(EVEN, dataclasses.replace(config, validation=part), 3, seed)
     check_disjoint(split, EVEN)
@@ -202,16 +214,16 @@ def test_validation_is_taken_off_training(seed: int, part: float) -> None:
 
 
 def test_a_single_sample_stays_in_training() -> None:
-    split = partition(EVEN, PartitionConfig(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
+    split = partition(EVEN, divided(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
     assert [len(t) for t in split.train] == [1, 1] and [len(v) for v in split.validation] == [0, 0]
 
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])
 def test_a_split_survives_its_file(tmp_path: Path, validation: float) -> None:
-    split = partition(EVEN, PartitionConfig(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
+    split = partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
     write_split(tmp_path / "split.npz", split)
     assert [f.name for f in tmp_path.iterdir()] == ["split.npz"]
-    again = partition(EVEN, PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
+    again = partition(EVEN, divided(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
     assert same(split, again)
 
 
@@ -237,43 +249,43 @@ def test_a_wrong_file_is_refused(tmp_path: Path, change: dict[str, Any], message
     stored: dict[str, Any] = {k: np.array(v) for k, v in arrays.items() if v is not None}
     np.savez(tmp_path / "split.npz", **stored)
     with pytest.raises(ConfigError, match=message):
-        partition(EVEN, PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 2, 0)
+        partition(EVEN, divided(kind="file", path=str(tmp_path / "split.npz")), 2, 0)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "split.npz").write_text("hello")
-    assert "no readable .npz" in refused(PartitionConfig(kind="file", path=str(tmp_path / "split.npz")), 2)
-    assert "is not there" in refused(PartitionConfig(kind="file", path=str(tmp_path / "other.npz")), 2)
-    assert refused(PartitionConfig(kind="file"), 2).startswith("partition.path: None")
+    assert "no readable .npz" in refused(divided(kind="file", path=str(tmp_path / "split.npz")), 2)
+    assert "is not there" in refused(divided(kind="file", path=str(tmp_path / "other.npz")), 2)
+    assert refused(divided(kind="file"), 2).startswith("partition.path: None")
 
 
 @pytest.mark.parametrize(
     ("config", "clients", "message"),
     [
-        (PartitionConfig(ways=6, shots=1), 2, "partition.ways: 6 is more than the 5 classes"),
-        (PartitionConfig(ways=4, ways_spread=2, shots=1), 2, "partition.ways-spread: 2 around 4 leaves 1 to 5"),
-        (PartitionConfig(ways=2, shots=3, shots_spread=3), 2, "partition.shots-spread: 3 around 3 leaves at least 1"),
+        (divided(ways=6, shots=1), 2, "partition.ways: 6 is more than the 5 classes"),
+        (divided(ways=4, ways_spread=2, shots=1), 2, "partition.ways-spread: 2 around 4 leaves 1 to 5"),
+        (divided(ways=2, shots=3, shots_spread=3), 2, "partition.shots-spread: 3 around 3 leaves at least 1"),
         (
-            PartitionConfig(ways=3, shots=50),
+            divided(ways=3, shots=50),
             2,
             "partition.shots: 2 clients x 3 ways x 50 shots are 40 samples more than",
         ),
         (
-            PartitionConfig(ways=2, shots=61),
+            divided(ways=2, shots=61),
             1,
             "partition.shots: 1 clients x 2 ways x 61 shots are 2 samples more than",
         ),
-        (PartitionConfig(ways=2, shots=40, shots_spread=5), 20, "partition.shots: "),
-        (PartitionConfig(ways=1, shots=1, fraction=0.5), 2, "partition.fraction: 0.5 does not apply to 'shots'"),
-        (PartitionConfig(kind="pathological", classes=6), 2, "partition.classes: 6 is more than the 5 classes"),
+        (divided(ways=2, shots=40, shots_spread=5), 20, "partition.shots: "),
+        (divided(ways=1, shots=1, fraction=0.5), 2, "partition.fraction: not for shots, which takes ways, shots,"),
+        (divided(kind="pathological", classes=6), 2, "partition.classes: 6 is more than the 5 classes"),
         (
-            PartitionConfig(kind="pathological", classes=5),
+            divided(kind="pathological", classes=5),
             81,
             "partition.classes: class 0 has 80 samples for 81 clients",
         ),
-        (PartitionConfig(kind="dirichlet", min_size=81), 5, "partition.min-size: 81 for each of 5 clients"),
-        (PartitionConfig(kind="iid"), 300, "'iid' leaves client 0 of 300 without test samples"),
-        (PartitionConfig(kind="iid"), 500, "of 500 without training samples"),
+        (divided(kind="dirichlet", min_size=81), 5, "partition.min-size: 81 for each of 5 clients"),
+        (divided(kind="iid"), 300, "'iid' leaves client 0 of 300 without test samples"),
+        (divided(kind="iid"), 500, "of 500 without training samples"),
     ],
 )
 def test_an_impossible_request_is_refused(config: PartitionConfig, clients: int, message: str) -> None:
@@ -282,4 +294,65 @@ def test_an_impossible_request_is_refused(config: PartitionConfig, clients: int,
 
 def test_default_shots() -> None:
     assert [default_shots(name) for name in ("digits", "cifar10", "my/set.npz")] == [15, 100, 100]
-    assert {len(t) for t in partition(toy([200] * 3, [1] * 3), PartitionConfig(ways=1), 3, 0).train} == {100}
+    assert {len(t) for t in partition(toy([200] * 3, [1] * 3), divided(ways=1), 3, 0).train} == {100}
+
+
+# The same splits as ever ---------------------------------------------------------------------------------------------
+
+
+def digest(split: Split) -> str:
+    """Of all indices and the lengths of their lists."""
+    found = hashlib.sha256()
+    for indices in (*split.train, *split.test, *split.validation):
+        found.update(len(indices).to_bytes(8, "little") + indices.astype("<i8").tobytes())
+    return found.hexdigest()[:16]
+
+
+@pytest.mark.parametrize(
+    ("fields", "digests"),
+    [
+        ({"ways": 2, "shots": 4}, ["aca3b5019499ec83", "ba7db448e68aee4b"]),
+        (
+            {"ways": 2, "ways_spread": 1, "shots": 4, "shots_spread": 2, "test_per_class": 7}
+            | {"validation": 0.25, "scarce": (1,)},
+            ["2fa20a3306e0b75d", "8a2f3efa821af31d"],
+        ),
+        ({"kind": "dirichlet"}, ["647aacf00b6e55c8", "159fb9973b67252b"]),
+        (
+            {"kind": "dirichlet", "beta": 1.0, "min_size": 0, "fraction": 0.5, "test": "own", "validation": 0.2},
+            ["baf6fd385a46b499", "9d0046ce1b62ecc7"],
+        ),
+        (
+            {"kind": "dirichlet-client", "beta": 0.5, "scarce": (0, 2), "scarce_fraction": 0.5},
+            ["50c0998e9cd7c056", "117912ef84e6e4be"],
+        ),
+        (
+            {"kind": "dirichlet-client", "beta": 1.0, "fraction": 0.7, "test": "own"},
+            ["7b8747c1bd7b4635", "a67effbe5fc28c96"],
+        ),
+        ({"kind": "pathological"}, ["bfaddd7d1dc7bce0", "679553f858b96902"]),
+        (
+            {"kind": "pathological", "classes": 3, "test_fraction": 0.4, "fraction": 0.8},
+            ["522d5933be1eef5a", "f95068b1fae48416"],
+        ),
+        ({"kind": "iid", "test_fraction": 0.1}, ["0c80a618a4e1c6c5", "d2dd053072b9b76d"]),
+        ({"kind": "iid", "test": "own", "fraction": 0.9, "validation": 0.1}, ["fa90a3ddd291b542", "3388eebac811799c"]),
+    ],
+)
+def test_a_seed_gives_the_split_that_it_always_gave(fields: dict[str, Any], digests: list[str]) -> None:
+    """For seeds 0 and 7; digests of the code in which all kinds shared one table of fields."""
+    assert [digest(partition(EVEN, divided(**fields), 4, seed)) for seed in (0, 7)] == digests
+
+
+def test_a_file_gives_the_split_that_it_always_gave(tmp_path: Path) -> None:
+    path = str(tmp_path / "split.npz")
+    write_split(path, partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=0.25), 4, 7))
+    assert digest(partition(EVEN, divided(kind="file", path=path, scarce=(2,)), 4, 3)) == "fab6ca35ee050848"
+
+
+def test_a_validation_part_is_not_taken_off_twice(tmp_path: Path) -> None:
+    """What a file has set aside stays what it is; before, the setting was passed over without a word."""
+    path = str(tmp_path / "split.npz")
+    write_split(path, partition(EVEN, divided(kind="iid", validation=0.25), 4, 7))
+    message = refused(divided(kind="file", path=path, validation=0.5), 4)
+    assert message.startswith("partition.validation: 0.5 has no effect: 'file' has set a part aside itself")

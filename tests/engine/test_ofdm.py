@@ -29,7 +29,7 @@ def task(model: StackedModel, batch: Batch, context: Context) -> Tensor:
 
 
 def make(channel: dict[str, Any], **overrides: Any) -> World:
-    return worlds.world("fedcl", SIZES, channel=channel, model={"init": "client"}, **overrides)
+    return worlds.world("test-split", SIZES, channel=channel, model={"init": "client"}, **overrides)
 
 
 @pytest.mark.parametrize("channel", CHANNELS.values(), ids=CHANNELS)
@@ -56,7 +56,7 @@ IDS, ALL = np.arange(K), np.full(K, NUMBERS)
 
 
 def analog(**channel: Any) -> World:
-    return worlds.world("local", sizes=(1,) * K, air={"parameters": "analog"}, channel=channel)
+    return worlds.world("fedavg", sizes=(1,) * K, air={"parameters": "analog"}, channel=channel)
 
 
 def values() -> Tensor:

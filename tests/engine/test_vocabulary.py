@@ -225,7 +225,7 @@ def test_the_same_images_again_with_other_noise(chunk: int) -> None:
     options = {"takes": (Take("again", same=True),), "train": "head."}
     again: See = lambda m, b, c: m(c.takes["again"], track=False)[0]  # noqa: E731
     for kind in ("awgn", "ideal"):
-        w = make(chunk=chunk, channel={"kind": kind, "snr_db": 5.0})
+        w = make(chunk=chunk, channel={"kind": kind})
         pop = w.population()
         for field in ("x", "y", "mask"):
 

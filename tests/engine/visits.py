@@ -25,13 +25,13 @@ SIZES = (7, 3, 1, 5)
 """Batches of two: a last batch of one, and a client with a single sample."""
 PER_EPOCH = np.array([4, 2, 1, 3])
 NOISE = {"kind": "awgn", "snr_db": "3,6,9,12", "downlink_snr_db": 5.0}
-MIXED = {"method": "local", "encoder": "test-conv,test-conv-wide"}
+MIXED = {"encoder": "test-conv,test-conv-wide"}
 
 
 def make(**overrides: Any) -> World:
     """Clients with starts of their own, through a noisy link both ways."""
     train = {"optimizer": "sgd", "lr": 0.1, "local_epochs": 2, **overrides.pop("train", {})}
-    method, sizes = overrides.pop("method", "fedavg"), overrides.pop("sizes", SIZES)
+    method, sizes = overrides.pop("method", "test-split"), overrides.pop("sizes", SIZES)
     defaults: dict[str, Any] = {"split": True, "channel": NOISE, "model": {"init": "client"}, "chunk": 4}
     return worlds.world(method, sizes, train=train, **{**defaults, **overrides})
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from semcom.config import Resolved, RunConfig, fill
+from semcom.config import RunConfig, fill
+from semcom.config.options import build_options
+from semcom.data.partitions import Shots
 from semcom.files import write_atomically
 
 
 @pytest.fixture(autouse=True)
 def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resolving without torch: the common defaults. No data is loaded."""
+    """Resolving without torch: the common defaults, and the partition's options. No data is loaded."""
+
+    def resolve(config: RunConfig) -> Resolved:
+        given = config.partition.options
+        split = dataclasses.replace(config.partition, options=build_options(Shots.Options, given, "partition", "shots"))
+        return Resolved(**{**vars(config), "train": fill(config.train, {}), "partition": split})
+
     monkeypatch.setattr("experiments.sweep.check_data", lambda configs: None)
-    monkeypatch.setattr("semcom.resolve", lambda config: Resolved(**{**vars(config), "train": fill(config.train, {})}))
+    monkeypatch.setattr("semcom.resolve", resolve)
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import pytest
 
 from experiments.base import Experiment, Grid
 from experiments.cost import PUBLISHED, client_size, samples, work
-from semcom.config import DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.data.load import load
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
+from tests.worlds import divided
 
 BASE = RunConfig(
     method="local",
@@ -23,7 +24,7 @@ BASE = RunConfig(
 
 
 def with_split(**fields: object) -> RunConfig:
-    return dataclasses.replace(BASE, partition=PartitionConfig(**fields))  # type: ignore[arg-type]
+    return dataclasses.replace(BASE, partition=divided(**fields))
 
 
 COUNTED = {
@@ -70,13 +71,13 @@ def test_the_cost_of_the_small_scale_by_hand() -> None:
 
 def test_data_of_unknown_size() -> None:
     """Only shots say by themselves how much there is; work then compares passes."""
-    mine, shots = DataConfig("mine.npz"), PartitionConfig(ways=2, shots=10)
+    mine, shots = DataConfig("mine.npz"), divided(ways=2, shots=10)
     schedule = TrainConfig(rounds=3, local_epochs=2)
     config = resolve(dataclasses.replace(with_split(kind="iid"), data=mine, train=schedule))
     assert samples(config) is None and work(config) == 3 * 4 * 2
     assert samples(resolve(dataclasses.replace(BASE, data=mine, partition=shots))) == 2 * 4 * 20
     steps = TrainConfig(rounds=3, local_steps=7, batch_size=10)
-    assert samples(resolve(dataclasses.replace(config, train=steps))) == 3 * 4 * 7 * 10
+    assert samples(resolve(dataclasses.replace(with_split(kind="iid"), data=mine, train=steps))) == 3 * 4 * 7 * 10
     file = resolve(with_split(kind="file", path="split.npz"))
     assert samples(file) is None
 

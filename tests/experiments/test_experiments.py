@@ -23,7 +23,7 @@ def test_small_letter_grid_is_methods_times_three_snrs() -> None:
     assert grid_points("letter-fig2b", "small") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
     for config in experiment("letter-fig2b").grid("small"):
         assert (config.data.name, config.clients, config.channel.kind) == ("cifar10", 20, "awgn")
-        assert (config.partition.kind, config.partition.ways, config.partition.shots) == ("shots", 3, 100)
+        assert (config.partition.kind, config.partition.options) == ("shots", {"ways": 3, "shots": 100})
         assert (config.train.rounds, config.train.lr, config.train.batch_size, config.train.eval_every) == (
             60,
             1e-3,
@@ -43,7 +43,9 @@ def test_paper_letter_grid_has_nine_snrs_and_five_seeds() -> None:
 @pytest.mark.parametrize("name", ["demo", "letter-fig2b"])
 def test_smoke_grids_run_on_digits(name: str) -> None:
     assert grid_points(name, "smoke") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
-    assert {(c.data.name, c.partition.shots, c.clients) for c in experiment(name).grid("smoke")} == {("digits", 15, 20)}
+    assert {(c.data.name, c.partition.options["shots"], c.clients) for c in experiment(name).grid("smoke")} == {
+        ("digits", 15, 20)
+    }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())

@@ -22,6 +22,7 @@ from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import read_table
 from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+from semcom.data.partitions import Shots
 from semcom.files import write_atomically
 from semcom.runs.resolve import resolve
 
@@ -206,7 +207,7 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
     assert [run_hash(c) for c in runs.values()] == list(runs)
     # 20 clients x 3 ways x 15 shots x 3 rounds
     assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
-    split = PartitionConfig(ways=2, shots=10)
+    split = PartitionConfig(options=Shots.Options(ways=2, shots=10))
     # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
     uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
     assert work(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20

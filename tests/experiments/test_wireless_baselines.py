@@ -15,11 +15,12 @@ from experiments.results import read_table
 from figures import baselines
 from figures.style import ieee
 from semcom import run
-from semcom.config import ChannelConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.runs.runner import Result
+from tests.worlds import divided
 
 CLEAN = RunConfig(
-    partition=PartitionConfig(kind="shots", ways=2, shots=10, shots_spread=4, test_per_class=6),
+    partition=divided(kind="shots", ways=2, shots=10, shots_spread=4, test_per_class=6),
     model=ModelConfig(encoder="dcgan-narrow"),
     channel=ChannelConfig(kind="ideal"),
     clients=3,

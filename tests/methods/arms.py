@@ -15,7 +15,7 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from tests.methods.by_hand import Toy
-from tests.worlds import client, toy, world
+from tests.worlds import client, toy, used, world
 
 IMAGES = [[[255, 0], [255, 102], [0, 255]], [[102, 255], [0, 51]]]
 LABELS = [[0, 0, 1], [1, 0]]
@@ -27,7 +27,7 @@ Y = [np.array(mine) for mine in LABELS]
 
 def toy_world(method: str, lr: float = 0.5, **overrides: Any) -> World:
     """The two clients in a world with plain SGD and full batches."""
-    overrides["train"] = {"optimizer": "sgd", "lr": lr, **overrides.get("train", {})}
+    overrides["train"] = {**used(method, {"optimizer": "sgd", "lr": lr}), **overrides.get("train", {})}
     return toy(IMAGES, LABELS, method, **overrides)
 
 

@@ -81,9 +81,10 @@ def test_hf_descends_the_loss_after_a_step() -> None:
 @pytest.mark.parametrize("variant", ["fo", "hf"])
 def test_without_alpha_it_is_fedavg_at_beta(variant: str) -> None:
     """Running statistics too: only the outer pass moves them."""
-    plain = {"train": {"optimizer": "sgd", "lr": 0.02, "local_epochs": 2}}
+    plain = {"optimizer": "sgd", "lr": 0.02, "local_epochs": 2}
     hyper = {"alpha": 0.0, "beta": 0.02, "variant": variant}
-    assert gap(play("perfedavg", 3, hyper=hyper, **plain).model, play("fedavg", 3, **plain).model) == 0
+    one = play("perfedavg", 3, hyper=hyper, train={"local_epochs": 2})
+    assert gap(one.model, play("fedavg", 3, train=plain).model) == 0
 
 
 def test_the_batches_of_a_step_have_orders_of_their_own() -> None:

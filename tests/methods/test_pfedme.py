@@ -52,8 +52,9 @@ def test_the_schedule_scales_the_rate_of_w_alone() -> None:
 
 
 def test_one_step_that_w_follows_is_fedavg() -> None:
-    plain = {"train": {"optimizer": "sgd", "lr": FEDAVG["lr_p"], "local_epochs": 2}}
-    one, other = play("pfedme", 3, hyper=FEDAVG, **plain), play("fedavg", 3, **plain)
+    plain = {"optimizer": "sgd", "lr": FEDAVG["lr_p"], "local_epochs": 2}
+    one = play("pfedme", 3, hyper=FEDAVG, train={"local_epochs": 2})
+    other = play("fedavg", 3, train=plain)
     assert gap(one.model, other.model) < 1e-12
 
 

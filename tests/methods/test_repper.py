@@ -214,7 +214,7 @@ def test_a_client_with_one_class(head: str) -> None:
     w = world(
         "repper",
         data=dataclasses.replace(data, labels=labels, owned=owned),
-        hyper={"head": head, "head_lr": 1.0, "head_epochs": 50},
+        hyper={"head": head, **({"head_lr": 1.0, "head_epochs": 50} if head == "mlp" else {})},
     )
     _, views = ended(w)
     answers = confusion(w.session, views, None, w.session.draws.federation.test)["personal"].sum(1)

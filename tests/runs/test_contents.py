@@ -189,7 +189,7 @@ FILES: dict[str, tuple[Callable[..., Path], Callable[[str], dict[str, Any]]]] = 
     "data.name, an archive": (archive, lambda path: {"data": DataConfig(name=path)}),
     "data.name, a folder": (images, lambda path: {"data": DataConfig(name=path)}),
     "new_data": (archive, lambda path: {"new_clients": 2, "new_data": path}),
-    "partition.path": (archive, lambda path: {"partition": PartitionConfig(kind="file", path=path)}),
+    "partition.path": (archive, lambda path: {"partition": PartitionConfig(kind="file", options={"path": path})}),
 }
 
 

@@ -60,7 +60,7 @@ def test_the_draw_is_keyed_by_the_seed_alone() -> None:
 
     assert draw() == draw(train={"rounds": 9, "participation": 0.5}, channel={"kind": "rayleigh"})
     assert len({tuple(draw(seed=seed)) for seed in range(5)}) == 5
-    assert draw(train={"eval_clients": 20}) == list(range(20))
+    assert draw(train={"eval_clients": None}) == list(range(20))
     drawn = [k for seed in range(200) for k in draw(seed=seed)]
     assert np.ptp(np.bincount(drawn, minlength=20)) < 50  # 50 times each on average, standard deviation 6
 

@@ -152,7 +152,7 @@ def test_predictions_are_those_of_the_last_stage() -> None:
 
 
 def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with report.Progress(6) as progress:
+    with report.RoundProgress(6) as progress:
         result = run(worlds.request("test-blind"), on_round=progress)
     tuned = run(worlds.request("test-tuned"))
     assert not any("views" in row for row in result.metrics)

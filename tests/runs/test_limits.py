@@ -104,7 +104,7 @@ def test_the_numbers_of_a_network_are_counted_exactly() -> None:
     world = worlds.World(config, read_images(config).members, CPU, split=False)
     network = world.population().cohorts[0].network
     exact = sum(t.numel() for t in network.state_dict().values())
-    assert limits._numbers(config, "test-patches", world.federation) == exact
+    assert limits._numbers(config, "test-patches", world.session.draws.federation) == exact
 
 
 def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:

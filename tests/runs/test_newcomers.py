@@ -17,8 +17,10 @@ from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation
 from semcom.data.load import load
-from semcom.data.partitions import Split, partition, write_split
+from semcom.data.partitions import partition
 from semcom.data.registry import DATASETS
+from semcom.data.split import Split
+from semcom.data.split_file import write_split
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
@@ -208,7 +210,7 @@ def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None
         config,
         new_clients=0,
         new_steps=100,
-        partition=dataclasses.replace(config.partition, kind="file", path=str(tmp_path / "split.npz")),
+        partition=worlds.divided(kind="file", path=str(tmp_path / "split.npz")),
     )
     one, other = run(config), run(alone)
     strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.metrics] for r in (one, other)]
@@ -264,11 +266,11 @@ def test_a_head_that_does_not_decide_is_not_received() -> None:
 def test_values_per_client_are_taken_in_turn() -> None:
     train = {"lr": (0.1, 0.2, 0.3), "local_epochs": (1, 2, 3), "participation": 2 / 3, "eval_clients": 2}
     channel = {"kind": "awgn", "snr_db": "1,2,3", "downlink_snr_db": "0:9"}
-    config = joining(request("local", new_clients=5, train=train, channel=channel))
+    config = joining(request("fedcl", new_clients=5, train=train, channel=channel))
     assert config.train.lr == (0.1, 0.2, 0.3, 0.1, 0.2) and config.channel.snr_db == "1,2,3,1,2"
     assert config.channel.downlink_snr_db == "0:9" and config.clients == 5 and config.train.eval_clients is None
     assert round(config.train.participation * 5) == 2  # type: ignore[operator]
-    result = run(request("local", new_clients=5, train=train, channel=channel))
+    result = run(request("fedcl", new_clients=5, train=train, channel=channel))
     assert len(result.summary["new_clients"]["head"]["clients"]) == 5
 
 
@@ -284,7 +286,10 @@ def test_values_per_client_are_taken_in_turn() -> None:
             {"encoder": "test-patches,test-conv"},
             "new-clients: they receive one model, but model.encoder has test-conv ",
         ),
-        ({"new_data": "test-dots", "partition": {"kind": "file"}}, "new-data: 'test-dots' is not what the file of"),
+        (
+            {"new_data": "test-dots", "partition": {"kind": "file", "path": "split.npz"}},
+            "new-data: 'test-dots' is not what the file of",
+        ),
         ({"partition": {"scarce": (3,)}}, "partition.scarce: there is no client 3"),
     ],
 )

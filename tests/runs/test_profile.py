@@ -70,13 +70,13 @@ def test_a_profile_tells_the_parts_of_training_and_changes_no_result() -> None:
 def test_the_table_adds_up() -> None:
     seconds = {"setup": 1.0, "train/forward": 2.5, "train": 6.0, "evaluate": 2.0, "checkpoint": 0.6, "log": 0.4}
     assert report.time_table(seconds).splitlines() == [
-        "where the time went            seconds  % of the run",
-        "set-up                            1.00          10.0",
-        "training                          6.00          60.0",
-        "  forward                         2.50          25.0",
-        "evaluation                        2.00          20.0",
-        "checkpointing                     0.60           6.0",
-        "logging                           0.40           4.0",
+        "where the time went       seconds  % of the run",
+        "set-up                       1.00          10.0",
+        "training                     6.00          60.0",
+        "  forward                    2.50          25.0",
+        "evaluation                   2.00          20.0",
+        "checkpointing                0.60           6.0",
+        "logging                      0.40           4.0",
         "overhead: evaluation, logging and checkpointing take 30.0 % of the run",
     ]
     assert report.time_table({}).splitlines()[-1].endswith("take 0.0 % of the run")

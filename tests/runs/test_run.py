@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, RunError, TrainConfig
+from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig, RunError, TrainConfig
 from semcom.engine.train import fit as fit_module
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint, runner
@@ -482,6 +482,7 @@ import sys, time
 from pathlib import Path
 from semcom import RunConfig
 from semcom.runs.folder import Folder
+from tests.worlds import divided
 folder = Folder(Path(sys.argv[1]), RunConfig())
 with folder.open():
     folder.begin(0)
@@ -534,7 +535,7 @@ def test_fedcl_learns_real_images() -> None:
     """Three classes a client: after five short rounds better than always the most frequent one (a third)."""
     config = RunConfig(
         data=DataConfig("cifar10", os.environ["SEMCOM_DATA"]),
-        partition=PartitionConfig(shots=40, test_per_class=40),
+        partition=worlds.divided(shots=40, test_per_class=40),
         model=ModelConfig(encoder="dcgan-narrow"),
         train=TrainConfig(rounds=5, batch_size=10),
         clients=4,

@@ -53,7 +53,7 @@ def make(
 ) -> World:
     train = {**OPTIMISERS[optimiser], "local_epochs": epochs, **overrides.pop("train", {})}
     return worlds.world(
-        overrides.pop("method", "fedavg"),
+        overrides.pop("method", "test-split"),
         overrides.pop("sizes", SIZES),
         split=overrides.pop("split", True),
         channel=CHANNELS[channel],
@@ -162,7 +162,7 @@ def test_it_is_the_classic_loop_over_every_link(channel: str, split: bool) -> No
 
 
 def test_it_is_the_classic_loop_without_a_simulated_channel() -> None:
-    w = make(split=False, train={"through_link": False}, chunk=4)
+    w = worlds.world("local", SIZES, model={"init": "client"}, train={"through_link": False}, chunk=4)
     assert type(w.session.draws.training_link) is type(make_link("ideal"))
     pop = w.population()
     fitted = w.fit(pop, task)
@@ -171,7 +171,7 @@ def test_it_is_the_classic_loop_without_a_simulated_channel() -> None:
 
 
 def test_it_is_the_classic_loop_for_mixed_encoders_and_epochs_of_each() -> None:
-    w = make(method="local", epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2)
+    w = make(epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2)
     pop = w.population()
     fitted = w.fit(pop, task)
     trained, log = fitted.models, fitted.log
@@ -410,7 +410,7 @@ def towards(model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor
 def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None:
     """Gradient descent on a parabola has a closed form: w_S = a + (1 - lr)^S (w_0 - a), in mixed cohorts too."""
     rate, epochs, ids = 0.1, (2, 1, 3, 2), np.array(subset)
-    w = make(method="local", optimiser="sgd", epochs=epochs, encoder="test-conv,test-conv-wide", chunk=chunk)
+    w = make(optimiser="sgd", epochs=epochs, encoder="test-conv,test-conv-wide", chunk=chunk)
     pop = w.population().select(ids)
     n, generator = len(ids), torch.Generator().manual_seed(0)
     anchor = torch.randn(n, 3, 4, generator=generator, dtype=torch.float64)

@@ -1,0 +1,106 @@
+"""The fields of dataclasses for people: what stands below them in the source, their defaults, and their flags."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import inspect
+import itertools
+import re
+import textwrap
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import tyro
+
+_OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
+"""In a docstring: what None stands for."""
+
+HIDDEN = ("method",)
+"""Fields that are no flags: the first word of the command line is the method."""
+PLUGIN = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
+"""Type of a flag that is given once for each of several plug-ins."""
+REPEATED = {"plugins": PLUGIN}
+
+
+def docstrings(cls: type) -> dict[str, str]:
+    """Return what stands below each field of a dataclass or of its bases, as one line; nothing without a source."""
+    found: dict[str, str] = {}
+    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            assert isinstance(tree, ast.ClassDef)
+            for field, below in itertools.pairwise(tree.body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[name] = " ".join(text.split())
+    return found
+
+
+def shown(value: Any) -> str:
+    """Return a value as the command line spells it; several of them with spaces between."""
+    return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
+
+
+def explained(value: Any, text: str) -> tuple[str, str]:
+    """Return the explanation of a field and its default, with what None stands for in the place of None."""
+    found = _OPEN.search(text) if value is None else None
+    if found is None:
+        return text, "none" if value is None else shown(value) or "none"
+    return text.replace(found.group(), ""), found.group(1)
+
+
+def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None) -> Any:
+    """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
+
+    Every field carries its explanation and its default. The `options` of a section are flags of the section itself,
+    `hyper` is spelled `method`.
+
+    Args:
+        part: the instance.
+        extra: further flags, name -> (type, default).
+    """
+    cls, known = type(part), docstrings(type(part))
+    hints = typing.get_type_hints(cls, include_extras=True)
+    made: list[tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            inner = flags(value)
+            name = {"options": "", "hyper": "method"}.get(field.name, field.name)
+            made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
+        elif field.name in HIDDEN or (hints[field.name] is Any and value is None):
+            made.append((field.name, Annotated[Any, tyro.conf.Suppress], value))
+        else:
+            text, default = explained(value, known.get(field.name, ""))
+            shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})")
+            made.append((field.name, Annotated[REPEATED.get(field.name, hints[field.name]), shape], value))
+    made += [(name, *spec) for name, spec in (extra or {}).items()]
+    entries = [(name, hint, dataclasses.field(default=value)) for name, hint, value in made]
+    text = inspect.cleandoc(cls.__doc__ or "")
+    return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace={"__doc__": text})()
+
+
+def rebuilt(part: Any, parsed: Any) -> Any:
+    """Return an instance like `part` with the values of its parsed flags."""
+    values = {}
+    for field in dataclasses.fields(part):
+        before, value = getattr(part, field.name), getattr(parsed, field.name)
+        values[field.name] = rebuilt(before, value) if dataclasses.is_dataclass(before) else value
+    return type(part)(**values)
+
+
+def names(part: Any, prefix: str = "--") -> list[str]:
+    """Return the flags of what `flags` made, as they are spelled."""
+    found: list[str] = []
+    for field in dataclasses.fields(part):
+        value, hint = getattr(part, field.name), typing.get_type_hints(type(part), include_extras=True)[field.name]
+        given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
+        name = (given or [field.name])[0]
+        if dataclasses.is_dataclass(value):
+            found += names(value, f"{prefix}{name.replace('_', '-')}." if name else prefix)
+        elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
+            found.append(prefix + name.replace("_", "-"))
+    return found

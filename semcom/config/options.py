@@ -1,0 +1,92 @@
+"""Options that live with their owner: a method, a link, a partition, a dataset declares them as a frozen dataclass.
+
+An owner's dataclass may have two more things:
+
+* `check()`, which raises ValueError ("name: value is not ...") for a value that makes no sense;
+* `needs`, a ClassVar of type `Needs`: the options that have an effect beside some values of others alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from semcom.config.errors import ConfigError
+
+Needs = Mapping[str, Mapping[str, tuple[Any, ...]]]
+"""Option -> {another option: the values of that one with which the first has an effect}."""
+
+
+def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
+    """Return the options of an owner: an instance of its dataclass.
+
+    Args:
+        cls: the dataclass.
+        given: None, a mapping of some of its fields, or an instance.
+        section: what the flags begin with: "method", "channel", "partition" or "data".
+        owner: name of what takes the options, for the error.
+
+    Raises:
+        ConfigError: `given` is something else, or has a field that the owner does not take.
+    """
+    if type(given) is cls:
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        field = "hyper" if section == "method" else f"{section}.options"
+        raise ConfigError(f"{field}: {given!r} is not a table of fields, nor the options of {owner}")
+    known = [f.name for f in dataclasses.fields(cls)]
+    for name in given or {}:
+        if name not in known:
+            raise ConfigError(not_taken(section, name, owner, cls))
+    return cls(**{name: _tupled(value) for name, value in (given or {}).items()})
+
+
+def not_taken(section: str, name: str, owner: str, cls: type) -> str:
+    """Return the error message for an option that an owner does not take."""
+    takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
+    return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}"
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def spelled(name: str) -> str:
+    """Return the name of a field as the command line spells it."""
+    return name.replace("_", "-")
+
+
+def check_options(section: str, options: Any) -> None:
+    """Raise ConfigError for the first option that makes no sense, or has no effect beside the others."""
+    with blamed(section, options):
+        if hasattr(options, "check"):
+            options.check()
+    needs: Needs = getattr(options, "needs", {})
+    defaults = {f.name: f.default for f in dataclasses.fields(options)}
+    for name, others in needs.items():
+        value = getattr(options, name)
+        for other, values in others.items():
+            idle = value != defaults[name] and value != 0  # a weight of zero says what holds anyway
+            if idle and getattr(options, other) not in values:
+                raise ConfigError(
+                    f"{section}.{spelled(name)}: {value!r} has no effect with {section}.{spelled(other)} "
+                    f"{getattr(options, other)}; that takes {' or '.join(map(str, values))}"
+                )
+
+
+@contextmanager
+def blamed(section: str, options: Any) -> Iterator[None]:
+    """Within it, a ValueError that begins with an option's name becomes a ConfigError that begins with its flag."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(flagged(str(error), section, options)) from None
+
+
+def flagged(text: str, section: str, options: Any) -> str:
+    """Return a message about an option with the option as the command line spells it; any other one as it is."""
+    name, colon, rest = text.partition(":")
+    known = {spelled(f.name) for f in dataclasses.fields(options)}
+    return f"{section}.{spelled(name)}{colon}{rest}" if spelled(name) in known else text

@@ -1,0 +1,91 @@
+"""What a partition is: its options, and the split that it draws; and the tools that splits are made with.
+
+Legend: K clients, C classes, N samples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from channels.options import BaseOptions
+from semcom.data import counts
+from semcom.data.dataset import Dataset, Indices
+
+Lists = tuple[Indices, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Indices into `Dataset.images`, one array per client and part."""
+
+    train: Lists
+    """Training samples: at least one per client, no sample used twice (but for `file`, as the file says)."""
+    test: Lists
+    """Test samples: at least one per client, none of them a training sample of anyone."""
+    validation: Lists = ()
+    """Samples set aside from the training samples; no arrays at all where a partition sets nothing aside."""
+
+
+class Partition(ABC):
+    """A way to divide a dataset over clients; `@PARTITIONS.register("name")` adds one.
+
+    Its options are the fields of its `Options`: flags `--partition.NAME`, part of config.json and of the run's hash.
+    """
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """No option."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    @classmethod
+    def settle(cls, options: Any, data: str) -> Any:
+        """Return the options with open ones filled in for the dataset called `data`, as config.json holds them."""
+        return options
+
+    @abstractmethod
+    def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
+        """Divide a dataset over clients.
+
+        Args:
+            dataset: images and labels; the first `train_size` of them are its training images.
+            clients: K.
+            rng: the only source of randomness, keyed by the run's seed and the partition's name.
+
+        Raises:
+            ConfigError: the data cannot meet the options.
+        """
+
+
+def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generator) -> Lists:
+    """Hands out the samples of `pool`, shuffled per class, as the table of counts `[K, C]` says."""
+    hands: list[list[Indices]] = [[] for _ in table]
+    for c in range(table.shape[1]):
+        ends = np.cumsum(table[:, c])
+        shuffled = rng.permutation(pool[labels[pool] == c])
+        for hand, dealt in zip(hands, np.split(shuffled[: ends[-1]], ends[:-1]), strict=True):
+            hand.append(dealt)
+    return tuple(np.concatenate(hand) for hand in hands)
+
+
+def choose(pool: Indices, labels: Indices, number: int, rng: np.random.Generator) -> Indices:
+    """`number` samples of the pool, the classes in the pool's own proportions as well as whole numbers allow."""
+    if number >= len(pool):
+        return pool
+    stock = np.bincount(labels[pool])
+    return deal(pool, labels, counts.round_to(stock * (number / len(pool)), number, rng)[None], rng)[0]
+
+
+def take_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
+    """Takes `part` of each client's samples off, stratified: what is left, what was taken.
+
+    Of two or more samples at least one is taken and at least one is left; a single sample is left.
+    """
+    sizes = [min(max(1, round(part * len(indices))), len(indices) - 1) for indices in lists]
+    taken = tuple(choose(indices, labels, max(0, size), rng) for indices, size in zip(lists, sizes, strict=True))
+    return tuple(np.setdiff1d(a, b) for a, b in zip(lists, taken, strict=True)), taken

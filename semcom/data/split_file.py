@@ -1,0 +1,86 @@
+"""The partition `file`: who owns which images, as an .npz file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semcom.config import ConfigError
+from semcom.data.archive import read_archive
+from semcom.data.dataset import Dataset, Indices
+from semcom.data.split import Lists, Partition, Split
+from semcom.files import write_atomically
+
+
+class File(Partition):
+    """As an .npz file says, which holds the indices train_0, test_0, train_1, ... (see `write_split`)."""
+
+    @dataclass(frozen=True)
+    class Options(Partition.Options):
+        """Where the file is."""
+
+        path: str | None = None
+        """The .npz that holds train_0, test_0, train_1, ...; it has to be given."""
+
+        def check(self) -> None:
+            """Raise ValueError where no file is named."""
+            if self.path is None:
+                raise ValueError("path: None is no file; partition.kind 'file' needs the path of an .npz")
+
+    def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
+        """Nothing is drawn."""
+        return Split(*read_split(self.options.path, clients, len(dataset.images)))
+
+
+def write_split(path: str | Path, split: Split) -> None:
+    """Writes train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
+    arrays: dict[str, Any] = {}
+    for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
+        arrays |= {f"train_{client}": train, f"test_{client}": test}
+        if len(validation):
+            arrays[f"validation_{client}"] = validation
+    write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
+
+
+def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, Lists]:
+    """Training, test and validation indices of an .npz with train_0, test_0, train_1, ... (validation_k is optional).
+
+    Raises ConfigError if it is missing or damaged, is not for that many clients, or holds indices that are not
+    whole numbers below `images`, or that occur twice within a client.
+    """
+    arrays = read_archive(Path(path).expanduser(), f"partition.path: {path!r}")
+    found = sum(key.startswith("train_") for key in arrays)
+    if found != clients:
+        raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")
+    parts: dict[str, Lists] = {}
+    for part in ("train", "test", "validation"):
+        keys = [f"{part}_{client}" for client in range(clients)]
+        missing = [key for key in keys if key not in arrays] if part != "validation" else []
+        if missing:
+            raise ConfigError(f"partition.path: {path!r} has no {missing[0]}")
+        nothing = np.empty(0, dtype=np.int64)
+        parts[part] = tuple(_check_indices(path, key, arrays.get(key, nothing), images) for key in keys)
+    for client, lists in enumerate(zip(*parts.values(), strict=True)):
+        if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
+            raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
+    learned = np.concatenate(parts["train"])
+    for part in ("test", "validation"):
+        for client, indices in enumerate(parts[part]):
+            if np.isin(indices, learned).any():
+                raise ConfigError(f"partition.path: {path!r} has a training image of some client in {part}_{client}")
+    return parts["train"], parts["test"], parts["validation"]
+
+
+def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
+    """One list of indices of a file, checked."""
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise ConfigError(
+            f"partition.path: {key} of {path!r} is no list of whole numbers ({array.dtype} {array.shape})"
+        )
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < images):
+        raise ConfigError(f"partition.path: {key} of {path!r} has indices outside 0 to {images - 1}")
+    return array.astype(np.int64)

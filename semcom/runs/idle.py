@@ -1,0 +1,114 @@
+"""Settings that would do nothing: each is refused, unless it is the default.
+
+A default is never refused, since it stands in every stored configuration. Two kinds of neutral values pass too, since
+sweeps go over them: a weight or a count of zero, which switches a part of a method off (what belongs to that part
+then rests), and a schedule that goes beyond the run's last round.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from channels import LINKS
+from semcom.config import ConfigError, Resolved, TrainConfig
+from semcom.config.options import spelled
+from semcom.methods.base import Method
+
+
+@dataclass(frozen=True)
+class Run:
+    """A resolved run, and what its settings have to do with."""
+
+    config: Resolved
+    method: Method
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the link does anything but normalise power."""
+        return LINKS.get(self.config.channel.kind).noisy
+
+    @property
+    def error_free(self) -> bool:
+        """Whether parameters, prototypes and the like are sent, without errors."""
+        return self.method.exchanges and self.config.air.parameters == "ideal"
+
+    @property
+    def sends(self) -> bool:
+        """Whether anything is sent in training."""
+        return self.method.split or self.method.exchanges
+
+    @property
+    def hears_down(self) -> bool:
+        """Whether anything comes down through the channel."""
+        gradients = self.method.split and getattr(self.config.channel.options, "downlink", "noisy") == "noisy"
+        return self.noisy and (gradients or (self.method.exchanges and not self.error_free))
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A field, when it has no effect, and why."""
+
+    field: str
+    when: Callable[[Run], bool]
+    why: str
+
+
+NO_NOISE = "{kind} has no noise"
+NOTHING_SENT = "{method} sends nothing"
+RULES = (
+    Idle("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
+    Idle("channel.snr_db", lambda r: not r.noisy, NO_NOISE),
+    Idle("channel.test_snr_db", lambda r: not r.noisy, NO_NOISE),
+    Idle("channel.downlink_snr_db", lambda r: not r.noisy, NO_NOISE),
+    Idle("channel.downlink_snr_db", lambda r: not r.hears_down, "nothing comes down through the channel"),
+    Idle("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
+    Idle("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
+    Idle("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
+    Idle("air.bits_per_use", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
+    Idle("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
+    Idle("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
+    Idle("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
+    Idle("train.through_link", lambda r: not r.noisy, NO_NOISE),
+    Idle("train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"),
+    Idle("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
+)
+
+
+def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float) -> None:
+    """Raise ConfigError for the first setting of a resolved configuration that does nothing.
+
+    Args:
+        config: the resolved configuration; its band may be open.
+        method: of the run.
+        common: the schedule with the fields that the method does not use left to the preset.
+        band_hz: the band where it is open.
+    """
+    run = Run(config, method)
+    for rule in RULES:
+        if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
+            _refuse(rule.field, config, rule.why)
+    for name in method.unused if not config.new_clients else ():  # new clients train by the run's own schedule
+        section, _, field = name.rpartition(".")
+        default = getattr(common, field) if section == "train" else _default(getattr(config, section), field)
+        _refuse(name, config, "{method} does not use it", default)
+
+
+def _refuse(name: str, config: Resolved, why: str, *default: Any) -> None:
+    """Raise ConfigError unless a field has its default, or its section has no such field."""
+    section, _, field = name.rpartition(".")
+    part = getattr(config, section)
+    if not hasattr(part, field):
+        part = part.options
+    if not hasattr(part, field):
+        return
+    value, (usual,) = getattr(part, field), default or (_default(part, field),)
+    if value != usual:
+        because = why.format(method=config.method, kind=config.channel.kind)
+        raise ConfigError(f"{section}.{spelled(field)}: {value!r} has no effect, as {because}; leave it out")
+
+
+def _default(part: Any, name: str) -> Any:
+    return next(f.default for f in dataclasses.fields(part) if f.name == name)

@@ -1,0 +1,73 @@
+"""Who owns the options of a section, and a configuration with its options built.
+
+The method of a run owns `hyper` (flags `--method.NAME`); its dataset, partition and link own the `options` of theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from channels import LINKS
+from channels.options import BaseOptions
+from channels.registry import Registry
+from semcom.config import RunConfig
+from semcom.config.options import build_options
+from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.methods.registry import METHODS
+
+R = TypeVar("R", bound=RunConfig)
+
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "method": METHODS,
+    "data": DATASETS,
+    "partition": PARTITIONS,
+    "channel": LINKS,
+}
+"""What the flags of a section begin with -> the registry of those that own its options."""
+KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kind"}
+"""Section -> its field that names the owner."""
+
+
+def owner(config: RunConfig, section: str) -> str:
+    """Return the name of what owns the options of a section."""
+    return config.method if section == "method" else getattr(getattr(config, section), KINDS[section])
+
+
+def options_class(section: str, name: str) -> type:
+    """Return the dataclass of the options that `name` takes. Raises ValueError for a name that is not known.
+
+    A dataset that is not registered is a file or a folder, which takes none.
+    """
+    if section == "data" and name not in DATASETS:
+        return BaseOptions
+    return getattr(REGISTRIES[section].get(name), "Hyper" if section == "method" else "Options", BaseOptions)
+
+
+def with_options(config: R) -> R:
+    """Return a configuration whose options are instances of their owners' dataclasses.
+
+    Raises ValueError for an owner that is not known, ConfigError for an option that its owner does not take.
+    """
+    for section in REGISTRIES:
+        config = put(config, section, _built(config, section))
+    return config
+
+
+def _built(config: RunConfig, section: str) -> Any:
+    name = owner(config, section)
+    return build_options(options_class(section, name), options(config, section), section, name)
+
+
+def options(config: RunConfig, section: str) -> Any:
+    """Return the options of a section as they stand."""
+    return config.hyper if section == "method" else getattr(config, section).options
+
+
+def put(config: R, section: str, value: Any) -> R:
+    """Return a configuration with other options in a section."""
+    if section == "method":
+        return dataclasses.replace(config, hyper=value)
+    part = dataclasses.replace(getattr(config, section), options=value)
+    return dataclasses.replace(config, **{section: part})

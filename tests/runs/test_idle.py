@@ -1,0 +1,141 @@
+"""Every setting that would do nothing is refused in one line; a default, and a setting that has an effect, is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from semcom.config import ConfigError, RunConfig, from_dict, to_dict
+from semcom.methods.registry import METHODS
+from semcom.runs.resolve import resolve
+from tests import worlds
+
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+
+
+def request(method: str, **fields: Any) -> RunConfig:
+    """A request that is not resolved; a section is a dictionary of its fields and options."""
+    base = RunConfig(method=method, device="cpu")
+    parts = {n: worlds.section(type(getattr(base, n)), **v) for n, v in fields.items() if n in worlds.SECTIONS}
+    return dataclasses.replace(base, **{**fields, **parts})
+
+
+def refused(method: str, **fields: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        resolve(request(method, **fields))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+SHOTS, OFDM = {"kind": "shots"}, {"kind": "ofdm"}
+IDLE: list[tuple[str, dict[str, Any], str]] = [
+    # partitions
+    ("local", {"partition": {"beta": 0.5}}, "partition.beta: not for shots, which takes ways, shots,"),
+    ("local", {"partition": {"fraction": 0.5}}, "partition.fraction: not for shots"),
+    ("local", {"partition": {"kind": "iid", "ways": 4}}, "partition.ways: not for iid, which takes fraction, test,"),
+    ("local", {"partition": {"kind": "pathological", "shots": 5}}, "partition.shots: not for pathological"),
+    ("local", {"partition": {"kind": "dirichlet-client", "min_size": 5}}, "partition.min-size: not for"),
+    (
+        "local",
+        {"partition": {"kind": "iid", "test": "own", "test_fraction": 0.5}},
+        "partition.test-fraction: 0.5 has no effect with partition.test own; that takes merged",
+    ),
+    ("local", {"partition": {"scarce_fraction": 0.5}}, "partition.scarce-fraction: 0.5 has no effect, as no client is"),
+    ("local", {"data": {"size": 64}}, "data.size: not for digits, which takes no options"),
+    # channels
+    ("fedcl", {"channel": {"csi": "ls"}}, "channel.csi: not for awgn, which takes downlink"),
+    ("fedcl", {"channel": {"kind": "ideal", "downlink": "ideal"}}, "channel.downlink: not for ideal, which takes no"),
+    ("fedcl", {"channel": {**OFDM, "coherence": "batch"}}, "channel.coherence: not for ofdm"),
+    ("fedcl", {"channel": {**OFDM, "csi": "ls", "equaliser": "none"}}, "channel.csi: 'ls' does nothing without"),
+    ("fedcl", {"channel": {**OFDM, "profile": "rayleigh", "speed_mps": 9.0}}, "channel.speed-mps: 9.0 is not for"),
+    ("fedcl", {"channel": {"kind": "digital", "coherence": "batch"}}, "channel.coherence: 'batch' has no effect with"),
+    (
+        "fedcl",
+        {"channel": {"kind": "ideal", "snr_db": 3.0}},
+        "channel.snr-db: 3.0 has no effect, as ideal has no noise",
+    ),
+    ("fedcl", {"channel": {"kind": "ideal", "test_snr_db": 3.0}}, "channel.test-snr-db: 3.0 has no effect"),
+    ("fedcl", {"channel": {"kind": "ideal", "downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect"),
+    ("fedcl", {"channel": {"downlink": "ideal", "downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect"),
+    ("fedavg", {"channel": {"downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect, as nothing comes"),
+    ("fedavg", {"channel": {"downlink": "ideal"}}, "channel.downlink: 'ideal' has no effect, as fedavg sends no grad"),
+    # what crosses the air
+    ("fedcl", {"air": {"parameters": "analog"}}, "air.parameters: 'analog' has no effect, as fedcl exchanges no param"),
+    ("local", {"air": {"parameters": "analog"}}, "air.parameters: 'analog' has no effect, as local exchanges no param"),
+    ("fedcl", {"air": {"bits_per_float": 16}}, "air.bits-per-float: 16 has no effect, as no number is sent error-free"),
+    ("fedavg", {"air": {"parameters": "analog", "bits_per_float": 16}}, "air.bits-per-float: 16 has no effect"),
+    ("fedavg", {"air": {"parameters": "analog", "bits_per_use": 4.0}}, "air.bits-per-use: 4.0 has no effect"),
+    ("local", {"air": {"bits_per_use": 4.0}}, "air.bits-per-use: 4.0 has no effect, as nothing is sent error-free"),
+    ("local", {"air": {"bandwidth_hz": 2e6}}, "air.bandwidth-hz: 2000000.0 has no effect, as local sends nothing"),
+    ("local", {"air": {"symbol_energy": 2.0}}, "air.symbol-energy: 2.0 has no effect, as local sends nothing"),
+    # the schedule
+    ("fedcl", {"train": {"through_link": False}}, "train.through-link: False has no effect, as fedcl always trains"),
+    ("local", {"channel": {"kind": "ideal"}, "train": {"through_link": False}}, "train.through-link: False has no eff"),
+    ("perfedavg", {"train": {"lr": 0.5}}, "train.lr: 0.5 has no effect, as perfedavg does not use it; leave it out"),
+    ("perfedavg", {"train": {"lr": 0.5, "preset": "paper"}}, "train.lr: 0.5 has no effect"),
+    ("perfedavg", {"train": {"optimizer": "sgd"}}, "train.optimizer: 'sgd' has no effect"),
+    ("pfedme", {"train": {"lr": 0.5}}, "train.lr: 0.5 has no effect, as pfedme does not use it; leave it out"),
+    ("pfedme", {"train": {"weight_decay": 0.1}}, "train.weight-decay: 0.1 has no effect"),
+    ("fedavg", {"train": {"momentum": 0.9}}, "train.momentum: 0.9 has no effect with adam"),
+    ("fedavg", {"train": {"lr_decay": 0.5}}, "train.lr-decay: 0.5 has no effect without"),
+    ("fedavg", {"train": {"eval_clients": 20}}, "train.eval-clients: 20 has no effect, as these are all clients"),
+    ("ditto", {"train": {"preset": "paper"}}, "train.preset: 'paper' has no effect, as ditto has no setting of its"),
+    # new clients
+    ("fedavg", {"new_steps": 5}, "new-steps: 5 has no effect without new clients"),
+    ("fedavg", {"new_data": "mnist"}, "new-data: 'mnist' has no effect without new clients"),
+    # hyperparameters
+    ("fedavg", {"hyper": {"mu": 1.0}}, "method.mu: not for fedavg, which takes no options"),
+    ("fedcl", {"hyper": {"centroids": "none", "lam": 1.0}}, "method.lam: 1.0 has no effect with method.centroids none"),
+    ("fedcl", {"hyper": {"centroids": "none", "reduction": "mean"}}, "method.reduction: 'mean' has no effect"),
+    ("fedcl", {"hyper": {"centroids": "none", "warmup": 3}}, "method.warmup: 3 has no effect"),
+    ("fedcl", {"hyper": {"centroids": "none", "source": "pass"}}, "method.source: 'pass' has no effect"),
+    ("fedcl", {"hyper": {"centroids": "mean", "scg_loss": "infonce"}}, "method.scg-loss: 'infonce' has no effect"),
+    ("fedcl", {"hyper": {"centroids": "mean", "scg_steps": 2}}, "method.scg-steps: 2 has no effect"),
+    ("fedcl", {"hyper": {"centroids": "mean", "scg_lr": 0.1}}, "method.scg-lr: 0.1 has no effect"),
+    ("fedcl", {"hyper": {"tau": 0.5}}, "method.tau: 0.5 has no effect with method.scg-loss letter; that takes infonce"),
+    ("perfedavg", {"hyper": {"delta": 0.5}}, "method.delta: 0.5 has no effect with method.variant fo; that takes hf"),
+    ("fedcosr", {"hyper": {"local_aggregation": False, "gamma": 0.5}}, "method.gamma: 0.5 has no effect"),
+    ("repper", {"hyper": {"head": "svm", "head_lr": 0.5}}, "method.head-lr: 0.5 has no effect with method.head svm"),
+    ("repper", {"hyper": {"head": "lr", "head_epochs": 3}}, "method.head-epochs: 3 has no effect"),
+    ("repper", {"hyper": {"head": "svm"}, "model": {"head": "mlp"}}, "model.head: 'mlp' has no effect, as repper does"),
+]
+
+
+@pytest.mark.parametrize(("method", "fields", "message"), IDLE)
+def test_a_setting_that_would_do_nothing_is_refused(method: str, fields: dict[str, Any], message: str) -> None:
+    assert refused(method, **fields).startswith(message)
+
+
+BUSY: list[tuple[str, dict[str, Any]]] = [
+    ("local", {"partition": {"kind": "iid", "test_fraction": 0.5}}),
+    ("local", {"partition": {"scarce": (1,), "scarce_fraction": 0.5}}),
+    ("fedavg", {"channel": {"downlink_snr_db": 3.0}, "air": {"parameters": "analog"}}),
+    ("fedcl", {"channel": {"downlink_snr_db": 3.0}}),
+    ("fedcl", {"channel": {"downlink": "ideal"}}),
+    ("fedcl", {"air": {"bits_per_use": 4.0, "symbol_energy": 2.0, "bandwidth_hz": 2e6}}),
+    ("fedproto", {"air": {"bits_per_float": 16, "bits_per_use": 4.0}}),
+    ("fedavg", {"channel": {"kind": "ideal"}, "air": {"parameters": "analog"}}),  # it is counted otherwise
+    ("local", {"train": {"through_link": False}}),
+    ("perfedavg", {"train": {"lr": 0.5}, "new_clients": 2}),  # whose heads are trained at that rate
+    ("perfedavg", {"train": {"lr_milestones": (5,)}}),
+    ("fedavg", {"train": {"eval_clients": 19}}),
+    ("fedcl", {"hyper": {"centroids": "none", "lam": 0.0}}),  # what holds anyway
+    ("fedcl", {"hyper": {"scg_loss": "infonce", "tau": 0.5}}),
+    ("repper", {"hyper": {"head_lr": 0.5}, "model": {"head": "mlp"}}),
+]
+
+
+@pytest.mark.parametrize(("method", "fields"), BUSY)
+def test_a_setting_that_has_an_effect_is_not(method: str, fields: dict[str, Any]) -> None:
+    config = resolve(request(method, **fields))
+    assert resolve(from_dict(to_dict(config))) == config
+
+
+@pytest.mark.parametrize("kind", ["ideal", "awgn", "rayleigh", "ofdm", "digital"])
+@pytest.mark.parametrize("arm", ARMS)
+def test_a_resolved_configuration_can_be_given_again(arm: str, kind: str) -> None:
+    """Its fields are all set; none of them is taken for a wish."""
+    config = resolve(request(arm, channel={"kind": kind}))
+    assert resolve(from_dict(to_dict(config))) == config
