@@ -20,6 +20,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
+from semcom.runs.resolve import resolve
 from tests.worlds import client
 
 SAME = 1e-7
@@ -36,7 +37,8 @@ def own_generator() -> object:
 def engine(workload: Workload) -> tuple[World, object, object]:
     """World, method and first state in float64, over a link without noise."""
     config = workload.config(Variant("loop"))
-    config = replace(config, precision="float64", channel=ChannelConfig(kind="ideal"))
+    train = replace(config.train, through_link=True)  # without noise there is nothing to leave out
+    config = resolve(replace(config, precision="float64", channel=ChannelConfig(kind="ideal"), train=train))
     method = METHODS.get(config.method)(config.hyper)
     world = World(config, synthetic(workload), torch.device("cpu"), split=method.split)
     return world, method, method.setup(world)
