@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semcom.config import RunConfig, fill
+from semcom.config import Resolved, RunConfig, fill
 from semcom.config.options import build_options
 from semcom.data.partitions import Shots
 from semcom.files import write_atomically
