@@ -144,7 +144,7 @@ class Draws:
         """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
 
         Args:
-            link: whose realisation is drawn.
+            link: link of the realisation.
             ids: the chunk's clients, `[k]`.
             sizes: each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
             stream, kind: name the draws.

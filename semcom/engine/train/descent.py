@@ -121,7 +121,7 @@ class Chunk:
         """
         if grads.keys() != self.leaves.keys():
             odd = ", ".join(sorted(grads.keys() ^ self.leaves.keys()))
-            raise RuntimeError(f"there must be one gradient for each leaf in training; it is otherwise with {odd}")
+            raise RuntimeError(f"each leaf in training takes one gradient; these names do not match: {odd}")
         for name, leaf in self.leaves.items():
             grad = grads[name].detach()
             if grad.shape != leaf.shape:

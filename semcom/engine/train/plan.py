@@ -42,7 +42,7 @@ def plan(table: Tensor, sizes: list[int], samples: int, key: Sequence[object]) -
     Args:
         table: the client's samples, `[D_k]`.
         sizes: its mini-batches, epoch after epoch; the last epoch may be cut short.
-        samples: how many samples an epoch visits; fewer than D_k are drawn once, by the first permutation.
+        samples: number of samples that an epoch visits; fewer than D_k are drawn once, by the first permutation.
         key: names the draws.
     """
     generator = keyed(table.device, *key)

@@ -50,7 +50,7 @@ def confusion(
 
     Args:
         session: the run.
-        views: what to test.
+        views: views to test.
         snr_db: test SNR of all clients, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.

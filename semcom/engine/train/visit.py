@@ -48,8 +48,8 @@ def visit(
         stream: names the realisation of the channel.
         snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
         link: the link that the features pass (None: the run's).
-        meter: where the received SNR is measured, if at all.
-        federation: whose images `table` indexes (None: the run's).
+        meter: meter of the received SNR (None: it is not measured).
+        federation: images that `table` indexes (None: the run's).
     """
     draws = session.draws
     source = Source(draws, table, stream, link or draws.link, meter, federation)
