@@ -60,7 +60,7 @@ def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.nda
     model = LinearSVC(dual=False) if kind == "svm" else LogisticRegression(max_iter=1000)
     model.fit(features, labels)
     weight, bias = model.coef_, model.intercept_
-    if len(weight) == 1:  # of two classes, one row that is positive for the second
+    if len(weight) == 1:  # two classes share one vector, which is positive for the second
         weight, bias = np.concatenate([-weight, weight]), np.concatenate([-bias, bias])
     return weight, bias
 
