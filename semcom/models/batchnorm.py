@@ -40,7 +40,7 @@ class BatchNorm(nn.Module):
 
     def _masked(self, x: Tensor) -> Tensor:
         """Normalise in training with explicit sums, in float32 at least."""
-        if x.dtype == torch.bfloat16:  # of autocast; sums of it would lose what they are to measure
+        if x.dtype == torch.bfloat16:  # from autocast; its sums would lose what they are to measure
             return self._masked(x.float()).to(x.dtype)
         over = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]

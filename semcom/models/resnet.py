@@ -34,7 +34,7 @@ def resnet34(channels: int, features: int) -> nn.Module:
 def _for_small_images(network: ResNet, channels: int, features: int) -> nn.Module:
     """Replace the stem, the pools and the last layer."""
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as for its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
     network.fc = nn.Linear(512, features)
     return network
