@@ -1,1 +1,1 @@
-"""The engine: stacked populations of clients and what methods do with them."""
+"""The engine: stacks of clients, their local training, and their exchange with the base station."""

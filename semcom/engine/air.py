@@ -1,14 +1,14 @@
-"""The air: everything a method sends goes through here, is counted, and may meet the channel.
+"""The air: everything that a method sends goes through here, is counted, and may meet the channel.
 
 Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
 not make an accelerator wait.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
-transmission of n. What those take is said by the link (`Link.cost`): half a use per number, and more where it sends
-pilots, prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bit per use.
-Labels cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given
-shares, so a client's airtime is its uses over its part of the bandwidth. Energy is that of the link's symbols, and Es
-for each use of error-free exchange.
+transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends pilots,
+prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bits per use. Labels
+cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares,
+so a client's airtime is its uses over its part of the bandwidth. Energy is that of the link's symbols, and Es for each
+use of error-free exchange.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Direction = Literal["up", "down"]
 
 @dataclass
 class Traffic:
-    """What one direction carried, summed over clients and rounds.
+    """The traffic of one direction, summed over clients and rounds.
 
     Attributes:
         floats: numbers sent.
-        bits: their bits, where they are sent error-free (0 for uncoded exchange).
+        bits: the bits of numbers that are sent error-free (0 for uncoded exchange).
         uses: complex channel uses.
         airtime_s: seconds.
         energy_j: joule.
@@ -50,14 +50,14 @@ class Traffic:
 
 @dataclass
 class Air:
-    """Exchange between clients and base station.
+    """The exchange between clients and base station.
 
     Attributes:
         config: how things are sent and counted.
         link: the run's channel, for uncoded exchange.
         draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor.
-        snr_db: `(direction, ids) -> [n]`.
-        totals: what each direction carried so far.
+        snr_db: `(direction, ids) -> [n]`, the clients' SNRs in dB.
+        totals: the traffic of each direction so far.
         client_rounds: participating clients, summed over rounds.
         participants: clients of this round.
     """
@@ -71,25 +71,56 @@ class Air:
     participants: int = 0
 
     def up(self, pop: Population, part: Prefix, name: str = "") -> Population:
-        """Parameters and buffers of a part, client -> base station; returns the models as the base station has them.
+        """Send a part of each model, parameters and buffers, from the clients to the base station.
 
-        `name` tells a second model that goes the same way in a round from the first: it meets its own noise.
+        Args:
+            pop: the clients' models.
+            part: prefix or prefixes of what is sent.
+            name: names the draws; a second model that goes the same way in a round takes a name, to meet its own noise.
+
+        Returns:
+            the models as the base station has them.
         """
         return self._models("up", pop, part, name)
 
     def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
-        """Parameters and buffers of a part, base station -> clients; returns one model per client, as it has it."""
+        """Send a part of each model, parameters and buffers, from the base station to the clients.
+
+        Args:
+            pop: the models; a shared part is sent to each client.
+            part: prefix or prefixes of what is sent.
+            name: names the draws, as for `up`.
+
+        Returns:
+            one model per client, as the client has it.
+        """
         return self._models("down", pop.spread(part), part, name)
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
-        """One tensor per client, `[n, ...]`, as it arrives; `floats` `[n]` numbers are sent, the rest is zero."""
+        """Send one tensor per client, `[n, ...]`, and return the tensors as they arrive.
+
+        Args:
+            direction: up or down.
+            name: names the draws.
+            values: the tensors, zero where nothing is sent.
+            ids: the clients, `[n]`.
+            floats: how many numbers of each tensor are sent, `[n]`.
+        """
         self._count(direction, ids, floats)
         return self._noisy(direction, name, values, ids, floats) if self.config.parameters == "analog" else values
 
     def features(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, classes: int, back: bool = True
     ) -> None:
-        """Counts features and labels up and, with `back`, gradients down, for mini-batches, `sizes` of each client."""
+        """Count the split traffic of mini-batches: features and labels up and, with `back`, gradients down.
+
+        Args:
+            ids: the clients, `[n]`.
+            sizes: samples of each mini-batch, for each client.
+            d: numbers per sample.
+            classes: C, of which a label is one.
+            back: whether gradients come down.
+        """
         owner = np.repeat(np.arange(len(ids)), [len(batches) for batches in sizes])
         numbers = d * np.array([b for batches in sizes for b in batches], dtype=np.float64)
         cost = self.link.cost(numbers, ids[owner])
@@ -101,21 +132,21 @@ class Air:
             self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
     def begin(self, clients: int) -> None:
-        """A round with some number of clients begins."""
+        """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
 
     def per_client_round(self) -> dict[str, dict[str, float]]:
-        """Traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
+        """Return the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
         n = max(self.client_rounds, 1)
         return {way: {k: v / n for k, v in asdict(total).items()} for way, total in self.totals.items()}
 
     def counters(self) -> dict[str, Any]:
-        """Totals as plain numbers."""
+        """Return the totals as plain numbers."""
         return {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Goes on from `counters`."""
+        """Continue from what `counters` returned."""
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
 
@@ -133,7 +164,7 @@ class Air:
     def _noisy(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
     ) -> Tensor:
-        """Uncoded transmission: scaled by its r.m.s. (side information, error-free), two numbers per symbol.
+        """Transmit uncoded values, scaled by their r.m.s. (side information, error-free), two numbers per symbol.
 
         The r.m.s. is that of the `floats` numbers sent (None: all), so that zeros that are not sent lend no power.
         """
@@ -165,7 +196,10 @@ class Air:
         total.energy_j += float(cost.energy.sum()) * self.config.symbol_energy
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
-        """Each client's part of the band, in Hz; equal parts are those of the round's clients, not of the `ids`."""
+        """Return each client's part of the band in Hz.
+
+        Equal parts are those of the round's clients, not of the `ids`.
+        """
         shares, whole = self.link.shares, self.config.bandwidth_hz
         assert whole is not None, "semcom.resolve fills it"
         return whole * (1 / self.participants if shares is None else np.array(shares)[ids])

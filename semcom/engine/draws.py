@@ -26,7 +26,7 @@ from semcom.models.dropout import Dropout
 
 
 class Draws:
-    """What training and evaluation draw from: the clients' images, the channel, and the run's seed.
+    """The clients' images, the channel and the run's seed, from which training and evaluation draw.
 
     Args:
         config: of the run.
@@ -37,9 +37,9 @@ class Draws:
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
-        training_link: what local training sees.
+        training_link: the link that local training passes.
         dtype: of weights, features and losses.
-        autocast: what the factors of products are rounded to, if they are.
+        autocast: type that the factors of products are rounded to, or None.
         test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
     """
 
@@ -71,7 +71,6 @@ class Draws:
         return np.arange(self.config.clients) if n is None else self._some(n, "evaluation")
 
     def _some(self, n: int, *key: object) -> np.ndarray:
-        """Return n ids, ascending."""
         order = torch.randperm(self.config.clients, generator=keyed("cpu", self.config.seed, *key))
         return np.sort(order[:n].numpy())
 
@@ -102,8 +101,8 @@ class Draws:
             order: indices of the images that the clients visit, `[k, N]`.
             cut: the step.
             federation: whose images these are (None: the run's).
-            signals: what models meet on the way.
-            uniforms: numbers of the step's samples, `[k, b, p]`.
+            signals: realisations that the samples meet on the way through each model, by the model's name.
+            uniforms: keyed numbers of the step's samples, `[k, b, p]`.
         """
         source = federation or self.federation
         index = cut(order)
@@ -142,9 +141,13 @@ class Draws:
     def realisation(
         self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
     ) -> dict[str, Tensor]:
-        """Return what a link draws for a chunk, one row per visited sample, `[k, N, ...]`.
+        """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
 
-        `sizes` are each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
+        Args:
+            link: link of the realisation.
+            ids: the chunk's clients, `[k]`.
+            sizes: each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
+            stream, kind: name the draws.
         """
         seed, d = self.config.seed, self.config.model.features
         drawn = [
@@ -154,7 +157,7 @@ class Draws:
         return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
-        """Return what the run's channel draws for one tensor of one client that is sent uncoded."""
+        """Return a realisation of the run's channel for one tensor of one client that is sent uncoded."""
         generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
         return self.link.of(client).draw([1], numbers, generator, self.dtype)
 
@@ -167,14 +170,14 @@ class Draws:
         train: Prefix = (),
         meters: tuple[Meter | None, Meter | None] = (None, None),
     ) -> Callable[[Cut], Signal]:
-        """Return what a chunk's samples meet on the way through a model, as a function of the step.
+        """Return a function of the step that gives what a chunk's samples meet on the way through a model.
 
         Args:
             ids: the chunk's clients, `[k]`.
             sizes: each client's mini-batches.
             stream: names the draws.
-            network: the architecture of a model in training, None for a frozen one: that has no gradients to send
-                down, and no dropout.
+            network: the architecture of a model in training; None for a frozen one, which has no gradients to send down
+                and no dropout.
             train: the parts in training mode.
             meters: where the received SNR of uplink and downlink is measured.
         """
@@ -197,7 +200,7 @@ class Draws:
     def _kept(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
     ) -> dict[str, Tensor]:
-        """Return what each dropout layer in training keeps of each visited sample, bool `[k, N, ...]`, by buffer."""
+        """Return the units of each visited sample that dropout keeps in training, bool `[k, N, ...]`, by buffer."""
         kept = {}
         for name, layer in network.named_modules():
             if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):

@@ -1,4 +1,4 @@
-"""The links of a run, all built here."""
+"""The link of a run, which is built here and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ logger = logging.getLogger(__name__)
 
 
 def build_link(config: Resolved, log: bool = False) -> Link:
-    """The channel of a run, with the options of a resolved configuration.
+    """Build the channel of a run, with the options of a resolved configuration.
 
-    What a link warns of is logged on demand: once a run will do.
+    Args:
+        config: of the run.
+        log: whether to log the link's warnings: one process does.
 
-    Raises ConfigError where the options do not fit.
+    Raises:
+        ConfigError: the options do not fit.
     """
     c, batch = config.channel, config.train.batch_size
     try:

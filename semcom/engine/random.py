@@ -17,19 +17,22 @@ T = TypeVar("T")
 
 
 def key_seed(*key: object) -> int:
-    """63-bit seed of a key, such as `(seed, "uplink", round, client)`: BLAKE2b of its repr, the same everywhere."""
+    """Return the 63-bit seed of a key, such as `(seed, "uplink", round, client)`.
+
+    It is BLAKE2b of the key's repr, so it is the same everywhere.
+    """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def keyed(device: torch.device | str, *key: object) -> torch.Generator:
-    """A generator on `device` whose state depends on the key alone (on a CPU: on 32 bits of its hash)."""
+    """Return a generator on `device` whose state depends on the key alone (on a CPU: on 32 bits of its hash)."""
     return torch.Generator(device=device).manual_seed(key_seed(*key))
 
 
 @contextmanager
 def global_draws(*key: object) -> Iterator[None]:
-    """Within it torch's global CPU generator is seeded by the key; afterwards it is as it was.
+    """Seed torch's global CPU generator by the key while the context lasts, and restore it afterwards.
 
     For the constructors of `nn.Module`, which know no other generator. Not for several threads at once.
     """
@@ -39,6 +42,6 @@ def global_draws(*key: object) -> Iterator[None]:
 
 
 def build(factory: Callable[[], T], *key: object) -> T:
-    """What `factory` makes (a module with fresh weights), with its draws keyed."""
+    """Call `factory`, which makes a module with fresh weights, with its draws keyed, and return the result."""
     with global_draws(*key):
         return factory()

@@ -1,4 +1,4 @@
-"""What training and evaluation work with: draws, counters, and this process's place among those of the run."""
+"""The session: draws, counters, and this process's place among those of the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from semcom.engine.tally import Tally
 
 @dataclass
 class Session:
-    """A run as one of its processes carries it out.
+    """A run as one of its processes carries it out; training and evaluation work with it.
 
     Attributes:
         draws: images, channel, randomness.
-        tally: what is counted.
+        tally: the run's counters.
         clock: seconds by section.
         chunk: clients trained at once; None: not chosen yet.
     """
@@ -34,17 +34,17 @@ class Session:
         return self.tally.team
 
     def chunk_of(self, n: int) -> int:
-        """Return how many clients to take at a time, of n: as few chunks as need be, of nearly equal size."""
+        """Return how many of n clients to take at a time: as few chunks as need be, of nearly equal size."""
         chunks = -(-n // (self.chunk or n))
         return -(-n // chunks)
 
     def counters(self) -> dict[str, Any]:
-        """Return what has been counted, and the chunk that was chosen, as plain numbers."""
+        """Return the counters and the chosen chunk as plain numbers."""
         cuda = int(self.draws.device.type == "cuda")
         return {"chunk": self.chunk or 0, "chosen_for_cuda": cuda, **self.tally.counters()}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Go on from `counters`."""
+        """Continue from what `counters` returned."""
         self.tally.resume(counters)
         on_cuda = self.draws.device.type == "cuda"
         if self.draws.config.chunk == "auto" and counters["chosen_for_cuda"] == on_cuda:

@@ -1,4 +1,4 @@
-"""What a run counts and measures: samples, traffic, received SNR, losses."""
+"""The counters of a run: samples, traffic, received SNR and losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semcom.engine.train.plan import batch_sizes
 
 
 class Tally:
-    """The counters of a run, and its rounds.
+    """The counters of a run, and the clock of its rounds.
 
     Args:
         draws: what the run draws from.
@@ -40,13 +40,13 @@ class Tally:
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
 
     def begin(self, round_: int) -> None:
-        """Start a round: the clock of every keyed draw."""
+        """Begin a round, which is the clock of every keyed draw."""
         self.draws.round, self.log = round_, {}
         self.air.begin(self.draws.config.participants)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count nothing within it: round, samples, traffic, losses and the SNR of training are then as they were.
+        """Count nothing while the context lasts: round, samples, traffic, losses and SNR of training are then restored.
 
         The received SNR of tests is kept: what is evaluated here is evaluated for the run.
         """
@@ -58,7 +58,7 @@ class Tally:
         self.draws.round, self.log, self.measured["test"] = round_, log, tests
 
     def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
-        """Count the clients' mini-batches in training, `sizes` of each, and with a split method their traffic."""
+        """Count the clients' mini-batches in training, `sizes` of each, and their traffic if the method is split."""
         self.visited += sum(map(sum, sizes))
         if self.draws.split:
             self._traffic(ids, sizes, back=True)
@@ -74,7 +74,7 @@ class Tally:
         self.air.features(ids, sizes, self.draws.config.model.features, classes, back)
 
     def settle(self) -> None:
-        """Add what all ranks measured on the air since the last time; waits for the device, so once a round."""
+        """Add what all ranks measured on the air since the last call; this waits for the device, so once a round."""
         sums = [m.take(self.draws.device) for m in self.meters.values()]
         for name, (signal, noise) in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
             before = self.measured[name]
@@ -85,17 +85,17 @@ class Tally:
         return {name: ratio_db(*sums) for name, sums in self.measured.items()}
 
     def losses(self) -> dict[str, float]:
-        """Return the means over the round's clients of what training logged."""
+        """Return the means of what training logged in this round, over the round's clients."""
         return {name: float(values.mean()) for name, values in self.log.items()}
 
     def counters(self) -> dict[str, Any]:
-        """Return what has been counted and measured so far, as plain numbers."""
+        """Return all counts and measurements so far, as plain numbers."""
         self.settle()
         meters = {name: list(sums) for name, sums in self.measured.items()}
         return {"visited": self.visited, "air": self.air.counters(), "meters": meters}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Go on from `counters`."""
+        """Continue from what `counters` returned."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
         self.measured = {name: (signal, noise) for name, (signal, noise) in counters["meters"].items()}

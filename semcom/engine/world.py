@@ -1,4 +1,4 @@
-"""The world of a run: what a method acts through."""
+"""The world of a run, through which a method acts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOTH = ("encoder.", "head.")
 
 
 class World:
-    """What a method sees of a run.
+    """A run as its method sees it.
 
     Args:
         config: of the run.
@@ -46,7 +46,7 @@ class World:
     Attributes:
         config: of the run.
         air: exchange between clients and base station.
-        session: what training, evaluation and the runner work with; a method needs none of it.
+        session: draws and counters, for training, evaluation and the runner; a method needs none of it.
     """
 
     def __init__(
@@ -75,17 +75,17 @@ class World:
 
     @property
     def clients(self) -> int:
-        """K: number of clients."""
+        """The number of clients, K."""
         return self.config.clients
 
     @property
     def classes(self) -> int:
-        """C: number of classes."""
+        """The number of classes, C."""
         return len(self.session.draws.federation.classes)
 
     @property
     def features(self) -> int:
-        """d: real features per image."""
+        """The number of real features per image, d."""
         return self.config.model.features
 
     def sample(self) -> np.ndarray:
@@ -97,7 +97,7 @@ class World:
         return self.session.draws.tested()
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Return D_k, how many training samples each client has, `[n]` on the host."""
+        """Return D_k, the number of training samples of each client, `[n]` on the host."""
         return self.session.draws.federation.train.sizes[ids]
 
     def weights(self, ids: np.ndarray) -> Tensor:
@@ -106,11 +106,11 @@ class World:
         return sizes / sizes.sum()
 
     def owned(self, ids: np.ndarray) -> np.ndarray:
-        """Return which classes each client has training samples of, bool `[n, C]` on the host."""
+        """Return the classes that each client has training samples of, bool `[n, C]` on the host."""
         return self.session.draws.federation.owned[ids]
 
     def report(self, name: str, values: Tensor) -> None:
-        """Log a value per client of this round, `[n]`; `metrics.jsonl` holds its mean."""
+        """Log a value for each client of this round, `[n]`; `metrics.jsonl` holds its mean."""
         self.session.tally.log[name] = values
 
     # -- tensors -------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class World:
     # -- models --------------------------------------------------------------------------------------------------
 
     def population(self, shared: Prefix = ()) -> Population:
-        """Return the initial models of all clients, a cohort per architecture.
+        """Return the initial models of all clients, with a cohort per architecture.
 
         Args:
             shared: prefixes of the parts that are common to all.
@@ -144,7 +144,7 @@ class World:
         return Population(cohorts)
 
     def constant(self, names: Sequence[str], value: float) -> Population:
-        """Return numbers of each client beside its model: like the tensors `names`, all `value` at first."""
+        """Return numbers that clients keep beside their models: shaped like the tensors `names`, all `value`."""
         team = self.session.team
         return Population(tuple(self._initial.constant(e, ids, names, value, team) for e, ids in self._encoders()))
 
@@ -153,13 +153,13 @@ class World:
         return self._initial.server(factory, name)
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
-        """Return each encoder that has clients, and their ids."""
+        """Return each encoder that has clients, with their ids."""
         names = self.config.model.encoder.split(",")
         owners = [np.arange(i, self.clients, len(names)) for i in range(len(names))]
         return [(name, ids) for name, ids in zip(names, owners, strict=True) if len(ids)]
 
     def _choose_chunk(self, networks: Sequence[nn.Module]) -> int:
-        """Return the chunk for all of the networks; the same on every rank."""
+        """Return a chunk that suits all of the networks; the same on every rank."""
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
         mine = min(automatic(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
@@ -181,16 +181,16 @@ class World:
         """Train the clients of a population on their own data, or a network of the base station for some steps.
 
         Args:
-            pop: n models; they are not changed. Parts in training become one row per client.
+            pop: n models; they are not changed. Parts in training become each client's own.
             objective: `(model, batch, context) -> loss [k]` or `(loss [k], {name: [k]})`; or a `Gradient`.
             train: prefixes of what is trained; the rest is frozen, its BatchNorm in evaluation mode.
             given: what the objective gets besides the model and the batch (None: nothing).
             phase: how long, on which batches and with which draws (None: the run's schedule, the main phase).
-            optimizer: None: the run's, new.
-            project: `(name, leaf [k, ...]) -> leaf`, what is done to each leaf after every step.
+            optimizer: the optimiser, new in each fit (None: the run's).
+            project: `(name, leaf [k, ...]) -> leaf`, applied to each leaf after every step.
 
         Returns:
-            the trained models, the means of loss and logged values over the last epoch, and what was carried.
+            the trained models, the means of loss and logged values over the last epoch, and the accumulators.
 
         Raises:
             Diverged: a loss or a weight is not finite.
@@ -212,9 +212,9 @@ class World:
         momentum: float | None = None,
         weight_decay: float | None = None,
     ) -> Optimizer:
-        """Return the run's optimiser in this round, with what is given in place of its own settings.
+        """Return the run's optimiser in this round, with the given settings in place of its own.
 
-        The run's schedule scales a rate that is given too. Momentum is SGD's, and stays away from Adam.
+        The run's schedule scales a given rate, too. The run's momentum is SGD's; Adam takes none of it.
         """
         own = self.config.train
         kind, rate = name or own.optimizer, own.lr if lr is None else lr

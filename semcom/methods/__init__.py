@@ -1,1 +1,1 @@
-"""The arms: one paper, one file, one State."""
+"""The methods: one paper, one file, one State."""

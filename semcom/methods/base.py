@@ -1,8 +1,8 @@
-"""What a method is: tensor algebra over stacks of clients, with an explicit state.
+"""The base class of the methods: tensor algebra over stacks of clients, with an explicit state.
 
 A method has no loop over clients, no mini-batches, no device and no buffers; `World.fit` has. Everything it sends goes
-through `world.air`. Two rules hold for every arm: views are taken after the server step, with the newest shared part
-and the personal part as after the client's last participation; and a State is all that a method remembers.
+through `world.air`. Two rules hold for every method: views are taken after the server step, with the newest shared part
+and the personal part as it was after the client's last participation; and a State is all that a method remembers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semcom.engine.world import World
 
 
 class Method(ABC):
-    """Base class of the arms; `@METHODS.register("name")` adds one.
+    """Base class of the methods; `@METHODS.register("name")` adds one.
 
     Attributes:
         paper: citation.
@@ -52,15 +52,22 @@ class Method(ABC):
         """Hyperparameters, named as in the paper."""
 
         def check(self) -> None:
-            """Raises ConfigError for a value that makes no sense."""
+            """Check the values.
+
+            Raises:
+                ConfigError: a value makes no sense.
+            """
 
     def __init__(self, hyper: Any) -> None:
         self.hyper = hyper
 
     def check(self, config: Resolved) -> None:
-        """Raises ConfigError for a resolved run that this method cannot carry out, before any data are loaded.
+        """Check that the method can carry out a resolved run, before any data are loaded.
 
-        A part that it averages has one architecture.
+        The clients need one architecture for each part that the method averages.
+
+        Raises:
+            ConfigError: it cannot.
         """
         kinds = sorted(set(config.model.encoder.split(",")))
         if "encoder." in self.averages and len(kinds) > 1:
@@ -70,18 +77,21 @@ class Method(ABC):
 
     @abstractmethod
     def setup(self, world: World) -> Any:
-        """The State before the first round: a frozen dataclass of tensors, populations and such dataclasses."""
+        """Return the State before the first round: a frozen dataclass of tensors, populations and such dataclasses."""
 
     @abstractmethod
     def round(self, state: Any, world: World) -> Any:
-        """One communication round with the clients `world.sample()`."""
+        """Carry out one communication round with the clients `world.sample()`, and return the next State."""
 
     @abstractmethod
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """What is evaluated, by name; the first one is the headline. It is asked of the first State too, as a check."""
+        """Return what is evaluated, by name, the first one being the headline.
+
+        It is asked of the first State too, as a check.
+        """
 
     def finish(self, state: Any, world: World) -> dict[str, View] | None:
-        """What is evaluated after the last round, by name, the first one being the headline; None: `views` says it all.
+        """Return what is evaluated after the last round, by name, the headline first; None: `views` says it all.
 
         For what clients do with the final model: fine-tuning, a classifier of their own. The world is in round T + 1,
         and nothing counts as the run's traffic.
@@ -89,16 +99,16 @@ class Method(ABC):
         return None
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
-        """Local loss per client, `[k]`: cross-entropy of the logits."""
+        """Return the local loss per client, `[k]`: cross-entropy of the logits."""
         return cross_entropy(model, batch, context)
 
 
 def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """The objective that is cross-entropy alone, also for methods that have another: `[k]`."""
+    """Return the cross-entropy per client, `[k]`, also as an objective of methods that have another one."""
     return task_loss(model(batch)[1], batch)
 
 
 def task_loss(logits: Tensor, batch: Batch) -> Tensor:
-    """Mean cross-entropy per client: `[k, b, C] -> [k]`."""
+    """Return the mean cross-entropy per client: `[k, b, C] -> [k]`."""
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.y.flatten(), reduction="none")
     return batch.mean(each.view_as(batch.y))

@@ -32,35 +32,39 @@ class Ditto(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """Ditto's hyperparameter."""
+        """The hyperparameter of Ditto."""
 
         lam: float = 1.0
         """lambda: how strongly v_k is tied to w (0: local training)."""
 
         def check(self) -> None:
-            """lambda is not negative."""
+            """Check that lambda is not negative."""
             require("method.lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`personal`: v_k after the client's last participation, at first its initial model, `[K, ...]`."""
+        """FedAvg's State, and in `personal` v_k after its client's last participation, `[K, ...]`.
+
+        At first v_k is the client's initial model.
+        """
 
         personal: Population
 
     def setup(self, world: World) -> Ditto.State:
-        """Common initial weights for w, and each client's own for v_k."""
+        """Start from common weights for w, and from each client's own for v_k."""
         return self.State(world.population(shared=self.averages), world.population())
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 2 for a given w: the personal objective h_k."""
+        """Return h_k, the personal objective of Eq. 2 for a given w, per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         return task + self.hyper.lam / 2 * distance, {"task": task, "distance": distance}
 
     def round(self, state: Ditto.State, world: World) -> Ditto.State:
-        """Algorithm 1. Both models meet the same batches, as in the authors' code, and the same noise.
+        """Train w and v_k locally, average w by p_k (Algorithm 1).
 
-        One phase for both: so w is FedAvg's whatever lambda is, and v_k at lambda = 0 is that of local training.
+        Both models meet the same batches, as in the authors' code, and the same noise: there is one phase for both.
+        So w is FedAvg's whatever lambda is, and v_k at lambda = 0 is that of local training.
         """
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
@@ -71,5 +75,5 @@ class Ditto(FedAvg):
         return self.State(state.model.share(newest), state.personal.put(personal))
 
     def views(self, state: Ditto.State, world: World) -> dict[str, View]:
-        """`personal`: v_k; `global`: w."""
+        """Evaluate v_k as `personal` and w as `global`."""
         return {"personal": View(state.personal), "global": View(state.model)}

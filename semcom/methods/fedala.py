@@ -2,7 +2,7 @@
 
 Zhang, Hua, Wang, Song, Xue, Ma, Guan, "FedALA: Adaptive Local Aggregation for Personalized Federated Learning", AAAI
 2023, Algorithm 1. Up and down: the whole model; the weights W_k of the top p parameter tensors stay. From round 2 on
-local training starts at w_k + (w - w_k) W_k there, and at w below, with its BatchNorm statistics.
+local training starts at w_k + (w - w_k) W_k in these tensors, and at w in those below, with w's BatchNorm statistics.
 
 A client learns W_k by plain SGD on a part of its samples, new in each round, with the whole model in evaluation mode:
 the first time until the losses of the epochs are steady, later for one epoch.
@@ -40,26 +40,33 @@ class FedALA(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedALA's hyperparameters."""
+        """The hyperparameters of FedALA."""
 
         eta: float = 1.0
         """eta: rate of W."""
         s: float = 0.8
         """s: part of a client's samples that W learns from."""
         p: int = 2
-        """p: parameter tensors, counted from the top, that have weights."""
+        """p: number of parameter tensors, counted from the top, that have weights."""
         cap: int = 100
-        """Most epochs of a client's first learning of W."""
+        """Largest number of epochs in a client's first learning of W."""
 
         def check(self) -> None:
-            """Signs and ranges."""
+            """Check the signs and ranges."""
             for name, rule in {"eta": NOT_NEGATIVE, "s": SHARE, "p": WHOLE, "cap": COUNT}.items():
                 require(f"method.{name}", getattr(self, name), rule)
 
     @dataclass(frozen=True)
     class State:
-        """The global `model`, `[1, ...]`; each client's model as `initialised` in its last round and as `trained`, its
-        `weights` W, `[K, ...]`; whether it has `learned` W before, bool `[K]` on the host."""
+        """The global model, and what each client keeps.
+
+        Attributes:
+            model: the global model, `[1, ...]`.
+            initialised: each client's model at the start of its last training, `[K, ...]`.
+            trained: each client's model after it, `[K, ...]`.
+            weights: W, `[K, ...]`.
+            learned: whether the client has learned W before, bool `[K]` on the host.
+        """
 
         model: Population
         initialised: Population
@@ -68,13 +75,16 @@ class FedALA(Method):
         learned: Tensor
 
     def setup(self, world: World) -> FedALA.State:
-        """W is 1: all of the global model."""
+        """Start with W = 1, which takes all of the global model."""
         model = world.population(shared=self.averages)
         weights = world.constant(model.parameters()[::-1][: self.hyper.p], 1.0)
         return self.State(model, world.population(), world.population(), weights, torch.zeros(world.clients).bool())
 
     def round(self, state: FedALA.State, world: World) -> FedALA.State:
-        """Algorithm 1; in round 1 there is nothing to aggregate yet."""
+        """Learn W, train the mixed models locally, average by p_k (Algorithm 1).
+
+        In round 1 there is nothing to mix yet.
+        """
         ids, learned = world.sample(), state.learned.clone()
         received = world.air.down(state.model.select(ids), self.averages)
         own, weights, start = state.trained.select(ids), state.weights.select(ids), received
@@ -89,7 +99,7 @@ class FedALA(Method):
         return self.State(model, initialised, trained, state.weights.put(weights), learned)
 
     def learn(self, weights: Population, models: dict[str, Population], most: np.ndarray, world: World) -> Population:
-        """W after at most so many epochs, `[n]`, which visit the same samples."""
+        """Learn W for at most so many epochs, `[n]`, which visit the same samples, and return it."""
 
         def epoch(some: Population, number: int) -> tuple[Population, Tensor]:
             better = world.fit(
@@ -108,15 +118,15 @@ class FedALA(Method):
         return weights
 
     def mixed_loss(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
-        """CE of the mixed model, as a function of W alone."""
+        """Return the CE of the mixed model, as a function of W alone, per client, `[k]`."""
         received, own = (context.models[name].tensors for name in ("global", "own"))
         return task_loss(model(batch, {**received, **mixed(received, own, model.params)})[1], batch)
 
     def views(self, state: FedALA.State, world: World) -> dict[str, View]:
-        """`initialised`: the mixed model before training, as the authors test; `trained`: after it."""
+        """Evaluate the mixed model before training as `initialised`, as the authors do, and after it as `trained`."""
         return {"initialised": View(state.initialised), "trained": View(state.trained)}
 
 
 def mixed(received: dict[str, Tensor], own: dict[str, Tensor], weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """w_k + (w - w_k) W by name, for the tensors that have weights."""
+    """Return w_k + (w - w_k) W by name, for the tensors that have weights."""
     return {name: own[name] + (received[name] - own[name]) * w for name, w in weights.items()}

@@ -7,8 +7,8 @@ Among the n clients of a round
     cosine:  xi_kj = (1 - 1/n) softmax over j != k of sigma cos(w_k, w_j)
     euclid:  xi_kj = min(alpha, sigma / n) / sigma exp(-||w_k - w_j||^2 / sigma)
 
-and xi_kk is what is missing to 1. The paper's alpha is too large for `euclid` where models are near each other: the
-others' weights would sum to thousands, so the server's step is at most sigma / n.
+and xi_kk is the rest to 1. The paper's alpha is too large for `euclid` where models are near each other: the others'
+weights would sum to thousands, so the server's step is at most sigma / n.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ class FedAMP(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedAMP's hyperparameters."""
+        """The hyperparameters of FedAMP."""
 
         weights: Literal["cosine", "euclid"] = "cosine"
-        """xi from the cosines of models (HeurFedAMP), or from their squared distances (FedAMP)."""
+        """Source of xi: the cosines of models (HeurFedAMP), or their squared distances (FedAMP)."""
         sigma: float | None = None
         """sigma: sharpness of the attention (None: 25 for cosine; the median squared distance for euclid)."""
         alpha: float = 1e4
-        """alpha: step of the server (euclid), and what divides lambda."""
+        """alpha: step of the server (euclid), and divisor of lambda."""
         alpha_decay: float = 0.1
-        """What alpha is multiplied by every `alpha_every` rounds."""
+        """Factor of alpha after every `alpha_every` rounds."""
         alpha_every: int = 30
-        """See `alpha_decay`."""
+        """Number of rounds after which alpha is multiplied by `alpha_decay`."""
         lam: float = 1.0
         """lambda: weight of the distance to the cloud model."""
         start: Literal["cloud", "own"] = "cloud"
-        """Where local training starts: at u_k, or at w_k."""
+        """Start of local training: at u_k (`cloud`), or at w_k (`own`)."""
 
         def check(self) -> None:
-            """Signs and ranges."""
+            """Check the signs and ranges."""
             for name in ("sigma", "alpha", "alpha_decay"):
                 require(f"method.{name}", getattr(self, name), POSITIVE)
             require("method.alpha_every", self.alpha_every, COUNT)
@@ -67,15 +67,18 @@ class FedAMP(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: the personal models w_k, `[K, ...]`."""
+        """The clients' own models w_k in `model`, `[K, ...]`."""
 
         model: Population
 
     def check(self, config: Resolved) -> None:
-        """Raises ConfigError where alpha gets so small that each step of SGD goes further beyond u_k.
+        """Check that alpha does not get so small that each step of SGD goes further beyond u_k.
 
         The pull alone is a quadratic of curvature lambda / alpha, on which SGD with momentum m is stable at rates up to
         2 (1 + m) alpha / lambda; a step of Adam does not grow with the pull.
+
+        Raises:
+            ConfigError: it does, or the clients have several architectures.
         """
         super().check(config)
         train, rate = config.train, config.train.lr
@@ -84,18 +87,18 @@ class FedAMP(Method):
         least = min(self.alpha(r) / train.rate_factor(r) for r in range(1, train.rounds + 1))
         need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * train.momentum)
         if least < need:
-            raise ConfigError(f"method.alpha: it falls to {least:g}, with SGD at this train.lr not at least {need:g}")
+            raise ConfigError(f"method.alpha: it falls to {least:g}; SGD at this train.lr needs at least {need:g}")
 
     def setup(self, world: World) -> FedAMP.State:
-        """Own models."""
+        """Start from each client's own initial model."""
         return self.State(world.population())
 
     def alpha(self, round_: int) -> float:
-        """alpha in a round."""
+        """Return alpha in a round."""
         return float(self.hyper.alpha * self.hyper.alpha_decay ** ((round_ - 1) // self.hyper.alpha_every))
 
     def round(self, state: FedAMP.State, world: World) -> FedAMP.State:
-        """Algorithm 1, over the round's participants."""
+        """Mix the participants' models into cloud models, and train locally near these (Algorithm 1)."""
         own, alpha = state.model.select(world.sample()), self.alpha(world.round)
         sent = world.air.up(own, self.averages)
         clouds = world.air.down(mix(sent, self.attention(gram(sent), alpha)), self.averages)
@@ -104,7 +107,7 @@ class FedAMP(Method):
         return self.State(state.model.put(world.fit(start, self.objective, given=given).models))
 
     def attention(self, inner: Tensor, alpha: float) -> Tensor:
-        """xi, whose rows sum to 1, from the models' inner products, `[n, n]` both."""
+        """Return xi, each client's weights summing to 1, from the models' inner products, `[n, n]` both."""
         n, norms = len(inner), inner.diagonal()
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
@@ -118,11 +121,11 @@ class FedAMP(Method):
         return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """What a client minimises."""
+        """Return CE + lambda / (2 alpha) ||w - u_k||^2 per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["cloud"])
         return task + context.common["pull"] / 2 * distance, {"task": task, "distance": distance}
 
     def views(self, state: FedAMP.State, world: World) -> dict[str, View]:
-        """Own models w_k."""
+        """Evaluate the clients' own models w_k as `personal`."""
         return {"personal": View(state.model)}

@@ -21,8 +21,8 @@ from semcom.methods.base import Method
 class FedAvg(Method):
     """Overwrite by the shared part, train E epochs of cross-entropy, average by p_k.
 
-    A subclass with other `averages` is another member of the family: nothing is `local`, the body FedPer, the head
-    LG-FedAvg. One with another local training overrides `local`, one that remembers more than a model `after`.
+    A subclass with other `averages` is another member of the family: `local` averages nothing, FedPer the body,
+    LG-FedAvg the head. One with another local training overrides `local`, one that remembers more than a model `after`.
     """
 
     paper = "McMahan et al., AISTATS 2017"
@@ -34,7 +34,7 @@ class FedAvg(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: own tensors `[K, ...]`, averaged ones `[1, ...]`."""
+        """The clients' models: `model`, with own tensors `[K, ...]` and averaged ones `[1, ...]`."""
 
         model: Population
 
@@ -44,11 +44,11 @@ class FedAvg(Method):
             self.unused = (*self.unused, "model.init")  # there is one model, and no client's own
 
     def setup(self, world: World) -> Any:
-        """Common initial weights."""
+        """Start from common weights for the averaged parts."""
         return self.State(world.population(shared=self.averages))
 
     def round(self, state: Any, world: World) -> Any:
-        """Algorithm 1, with buffers averaged like parameters."""
+        """Train locally, average by p_k (Algorithm 1); buffers are averaged like parameters."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
         trained = self.local(received, state, world)
@@ -57,14 +57,14 @@ class FedAvg(Method):
         return self.after(state, trained, newest)
 
     def local(self, received: Population, state: Any, world: World) -> Population:
-        """What the round's clients make of their models as received."""
+        """Train the models of the round's clients, as they received them."""
         return world.fit(received, self.objective).models
 
     def after(self, state: Any, trained: Population, newest: Mapping[str, Tensor]) -> Any:
-        """The State after a round that gave `trained` models and the averages `newest`, `[1, ...]`."""
+        """Return the State after a round that gave `trained` models and the averages `newest`, `[1, ...]`."""
         return replace(state, model=state.model.put(trained).share(newest))
 
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """One model: `global` where everything is averaged, otherwise `personal`."""
+        """Evaluate one model: `global` where everything is averaged, otherwise `personal`."""
         everything = set(self.averages) == {"encoder.", "head."}
         return {"global" if everything else "personal": View(state.model)}

@@ -27,20 +27,20 @@ class FedAvgFT(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """Hyperparameters of fine-tuning."""
+        """The hyperparameters of fine-tuning."""
 
         tune_epochs: int = 10
         """Epochs of fine-tuning after the last round."""
         tune: Literal["head", "all"] = "head"
-        """What is fine-tuned: the head on frozen features, or the whole model."""
+        """The part that is fine-tuned: the head on frozen features, or the whole model."""
 
         def check(self) -> None:
-            """The number of epochs is one."""
+            """Check the number of epochs."""
             super().check()
             require("method.tune_epochs", self.tune_epochs, WHOLE)
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`personal`: the fine-tuned copies; `global`: what they are copies of."""
+        """Evaluate the fine-tuned copies as `personal`, and the model that they are copies of as `global`."""
         part = ("head.",) if self.hyper.tune == "head" else self.averages
         return {
             "personal": View(fine_tuned(world, state.model, part, self.hyper.tune_epochs)),
@@ -49,7 +49,10 @@ class FedAvgFT(FedAvg):
 
 
 def fine_tuned(world: World, pop: Population, part: Prefix, epochs: int) -> Population:
-    """Copies of the models that are tested after some epochs of plain CE on a part; without any, all as they are."""
+    """Fine-tune copies of the models that are tested, by some epochs of plain CE on a part.
+
+    Without any epochs, all models are returned as they are.
+    """
     if not epochs:
         return pop
     return world.fit(pop.select(world.tested()), cross_entropy, train=part, phase=Phase("tune", epochs=epochs)).models

@@ -34,28 +34,28 @@ class FedBABU(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedBABU's hyperparameter."""
+        """The hyperparameter of FedBABU."""
 
         tune_epochs: int = 5
         """Epochs of fine-tuning after the last round."""
 
         def check(self) -> None:
-            """The number of epochs is one."""
+            """Check the number of epochs."""
             require("method.tune_epochs", self.tune_epochs, WHOLE)
 
     def setup(self, world: World) -> FedAvg.State:
-        """Everything is common, the head for good."""
+        """Start from common weights, the head's for good."""
         return self.State(world.population(shared=FedAvg.averages))
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """E epochs on the body alone."""
+        """Train E epochs on the body alone."""
         return world.fit(received, self.objective, train=self.averages).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`global`: the aggregated body with the initial head."""
+        """Evaluate the aggregated body with the initial head as `global`."""
         return {"global": View(state.model)}
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`global`, and `personal`: each client's fine-tuned copy of it."""
+        """Evaluate `global`, and each client's fine-tuned copy of it as `personal`."""
         personal = fine_tuned(world, state.model, FedAvg.averages, self.hyper.tune_epochs)
         return {**self.views(state, world), "personal": View(personal)}

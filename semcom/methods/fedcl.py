@@ -4,10 +4,10 @@ Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Person
 Communications Letters, 2024; equation numbers are the letter's. Up: features and labels. Down: gradients. No model
 crosses the air: the base station holds one decoder instance per client, their average, and the centroid generator.
 
-Where the letter is silent, what holds here: the regulariser of Eq. 10 is the squared norm summed over the d features,
-inside the sample mean, on the received features (the authors' proof); its Lemma 2 uses the unsquared norm on noise-free
-features, so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negatives in the log-sum and raw dot
-products: it is unbounded below and the centroids grow without end, so `infonce` is offered beside it.
+Choices where the letter is silent: the regulariser of Eq. 10 is the squared norm summed over the d features, inside the
+sample mean, on the received features (the authors' proof). Its Lemma 2 uses the unsquared norm on noise-free features,
+so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negatives in the log-sum and raw dot products:
+it is unbounded below and the centroids grow without end, so `infonce` is offered beside it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedCL's hyperparameters; the letter gives none of their values."""
+        """The hyperparameters of FedCL; the letter gives none of their values."""
 
         needs: ClassVar[Needs] = {
             **dict.fromkeys(("lam", "reduction", "warmup", "source"), {"centroids": ("scg", "mean")}),
@@ -62,20 +62,20 @@ class FedCL(Method):
         scg_loss: Literal["letter", "infonce"] = "letter"
         """Eq. 9 as printed, or InfoNCE: cosine, temperature, the positive in the denominator."""
         tau: float = 0.1
-        """Temperature of `infonce`."""
+        """tau: temperature of `infonce`."""
         scg_steps: int = 1
         """E': steps on the SCG per round."""
         scg_lr: float | None = None
         """Learning rate of the SCG (None: the clients', their mean where they differ)."""
         warmup: int = 0
-        """First rounds without the regulariser."""
+        """Number of first rounds without the regulariser."""
         average_decoder: bool = True
-        """Whether the decoder instances are averaged after each round (Eq. 5)."""
+        """Average of the decoder instances after each round (Eq. 5); without it each client has its own."""
         source: Literal["training", "pass"] = "training"
-        """Local centroids (Eq. 7): from the features received in training, or from a pass of their own."""
+        """Source of local centroids (Eq. 7): the features received in training, or a pass of their own."""
 
         def check(self) -> None:
-            """Signs and ranges."""
+            """Check the signs and ranges."""
             require("method.lam", self.lam, NOT_NEGATIVE)
             require("method.tau", self.tau, POSITIVE)
             require("method.scg_lr", self.scg_lr, POSITIVE)
@@ -84,7 +84,7 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class State:
-        """`model`: encoders `[K, ...]`, decoder `[1, ...]`; `scg` `[1, ...]`; the global `centroids`."""
+        """Encoders `[K, ...]` and decoder `[1, ...]` in `model`, the `scg` `[1, ...]`, and the global `centroids`."""
 
         model: Population
         scg: Population
@@ -95,14 +95,17 @@ class FedCL(Method):
         self.averages = ("head.",) if hyper.average_decoder else ()
 
     def setup(self, world: World) -> FedCL.State:
-        """The SCG's first centroids regularise from round 1 on; plain means do not exist yet."""
+        """Start from own encoders, a common decoder and the SCG.
+
+        The SCG's first centroids regularise from round 1 on; plain means do not exist yet.
+        """
         c, d = world.classes, world.features
         scg = world.server(lambda: SCG(c, d), "scg")
         known = torch.full((c,), self.hyper.centroids == "scg")
         return self.State(world.population(shared=self.averages), scg, Prototypes(generate(scg), known))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 10, at the base station: on what it received."""
+        """Return Eq. 10 per client, `[k]`, which the base station computes on the features that it received."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
         distance = squared_distance(features, context.common["centroids"], context.common["known"], batch)
@@ -112,7 +115,7 @@ class FedCL(Method):
         return task + context.common["lam"] * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedCL.State, world: World) -> FedCL.State:
-        """Algorithm 1, lines 4 to 16."""
+        """Train through the link, average the decoders by p_k, train the SCG (Algorithm 1, lines 4 to 16)."""
         ids = world.sample()
         off = self.hyper.centroids == "none" or world.round <= self.hyper.warmup
         centroids, known = state.centroids.values, world.tensor(state.centroids.known)
@@ -128,14 +131,14 @@ class FedCL(Method):
     def _centroids(
         self, state: FedCL.State, world: World, means: Tensor, counts: Tensor
     ) -> tuple[Population, Prototypes]:
-        """The SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
+        """Return the SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
         if self.hyper.centroids != "scg":
             return state.scg, state.centroids.renewed(means, counts, "mean")
         scg = self._train_scg(state.scg, world, means, counts)
         return scg, Prototypes(generate(scg), state.centroids.known)
 
     def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
-        """E' steps on Eq. 8, warm-started from the last round."""
+        """Take E' steps on Eq. 8, from the SCG of the last round."""
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
             return self.scg_loss(context.common["means"], model.output().squeeze(0), context.common["counts"] > 0)[None]
@@ -151,7 +154,7 @@ class FedCL(Method):
         ).models
 
     def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
-        """Eqs. 8 and 9, mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.
+        """Return Eqs. 8 and 9, the mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.
 
         Only classes that a client owns count for it; the negatives are all the others.
         """
@@ -166,12 +169,12 @@ class FedCL(Method):
         return torch.where(owned, terms, 0.0).sum() / len(local)
 
     def views(self, state: FedCL.State, world: World) -> dict[str, View]:
-        """Personal encoder theta_k with the global decoder phi."""
+        """Evaluate the personal encoders theta_k with the global decoder phi as `personal`."""
         return {"personal": View(state.model)}
 
 
 @torch.no_grad()
 def generate(scg: Population) -> Tensor:
-    """Centroids `[C, d]` of an SCG as it stands."""
+    """Return the centroids `[C, d]` of an SCG as it stands."""
     cohort = scg.cohorts[0]
     return StackedModel(cohort.network, {}, cohort.tensors).output().squeeze(0)

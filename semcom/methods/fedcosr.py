@@ -5,10 +5,10 @@ Heterogeneity in Non-IID Data", arXiv:2404.17916v3; equations and lines (of Algo
 here) are as numbered there. Up: the body, and d numbers per class that the client owns. Down: the global body, and d
 numbers per class that has a centroid. The base station knows a client's samples per class, as it knows p_k.
 
-Where the paper is silent, what holds here: L_Reg of Eq. 7 is the mean over the client's last local epoch, not weighted
-by alpha; while there is none (round 1 has no centroids) the global body overwrites the client's. Classes without a
-centroid are neither positives nor negatives. `personal` is the model of Eq. 9, with which the client would start from
-the newest global body, and not that body itself: one that keeps its own (gamma = 0) is evaluated as in local training.
+Choices where the paper is silent: L_Reg of Eq. 7 is the mean over the client's last local epoch, not weighted by alpha;
+while there is none (round 1 has no centroids) the global body overwrites the client's. Classes without a centroid are
+neither positives nor negatives. `personal` is the model of Eq. 9, with which the client would start from the newest
+global body, and not that body itself: one that keeps its own (gamma = 0) is evaluated as in local training.
 """
 
 from __future__ import annotations
@@ -49,24 +49,30 @@ class FedCoSR(Method):
         tau_cl: float = 0.1
         """tau_CL: temperature of InfoNCE (Eq. 13)."""
         gamma: float = 0.8
-        """gamma: how fast tau_k = exp(-gamma L_Reg) falls (Eq. 7); with 0 a client keeps its own body for good."""
+        """gamma: decay of tau_k = exp(-gamma L_Reg) (Eq. 7); with 0 a client keeps its own body for good."""
         local_aggregation: bool = True
-        """Eq. 8; without it ("w/o LA") the global body always overwrites the own one."""
+        """Local aggregation, Eq. 8; without it ("w/o LA") the global body always overwrites the own one."""
         separate: bool = True
-        """Whether the head stays with the client; without it ("w/o Sep") the whole model takes the body's place."""
+        """Separation of body and head, which stays; without it ("w/o Sep") the whole model takes the body's place."""
         clip: bool = False
         """Line 22's "clip into [0, 1]", on all weights after each step: without negative ones it learns far less."""
 
         def check(self) -> None:
-            """Signs and ranges."""
+            """Check the signs and ranges."""
             require("method.alpha", self.alpha, NOT_NEGATIVE)
             require("method.tau_cl", self.tau_cl, POSITIVE)
             require("method.gamma", self.gamma, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:
-        """`model`: own heads `[K, ...]`, the global body `[1, ...]`; `trained`: whole models after training `[K, ...]`;
-        `regulariser`: L_Reg of each client's last participation, `[K]`, infinite while there is none; `centroids`."""
+        """The models, regularisers and centroids.
+
+        Attributes:
+            model: own heads `[K, ...]`, the global body `[1, ...]`.
+            trained: whole models after training, `[K, ...]`.
+            regulariser: L_Reg of each client's last participation, `[K]`, infinite while there is none.
+            centroids: the global label centroids.
+        """
 
         model: Population
         trained: Population
@@ -78,12 +84,12 @@ class FedCoSR(Method):
         self.averages = ("encoder.",) if hyper.separate else ("encoder.", "head.")
 
     def setup(self, world: World) -> FedCoSR.State:
-        """Line 4."""
+        """Start from a common body and own heads, without any centroid (line 4)."""
         never = world.zeros(world.clients).fill_(torch.inf)
         return self.State(world.population(shared=self.averages), world.population(), never, Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 14, and the part of the samples that Eq. 13 is a mean of."""
+        """Return Eq. 14 per client, `[k]`, and log the part of the samples that Eq. 13 is a mean of."""
         features, logits = model(batch)
         centroids, known = context.per_client["centroids"], context.common["known"]
         regulariser, part = contrast(features, centroids, known, batch, self.hyper.tau_cl)
@@ -91,7 +97,7 @@ class FedCoSR(Method):
         return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
 
     def aggregate(self, own: Population, received: Population, regulariser: Tensor) -> Population:
-        """Eqs. 7 to 9: where each client starts; `regulariser` `[n]`."""
+        """Return the models at which each client starts (Eqs. 7 to 9); `regulariser` `[n]`."""
         if not self.hyper.local_aggregation:
             return received
         gamma = self.hyper.gamma  # 0 times an infinite loss is no number
@@ -99,7 +105,7 @@ class FedCoSR(Method):
         return blend(own, received, tau, self.averages)
 
     def round(self, state: FedCoSR.State, world: World) -> FedCoSR.State:
-        """Lines 13 to 25, then 11 and 12."""
+        """Mix bodies and train locally (lines 13 to 25), then average bodies and centroids (lines 11 and 12)."""
         ids = world.sample()
         at, received = world.tensor(ids), world.air.down(state.model.select(ids), self.averages)
         start = self.aggregate(state.trained.select(ids), received, state.regulariser[at])
@@ -121,7 +127,7 @@ class FedCoSR(Method):
         )
 
     def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
-        """`personal`: where each client would start the next round; `trained`: as its last training left it."""
+        """Evaluate where each client would start the next round as `personal`, and its last training as `trained`."""
         ids = world.tested()
         start = self.aggregate(state.trained.select(ids), state.model.select(ids), state.regulariser[world.tensor(ids)])
         return {"personal": View(start), "trained": View(state.trained)}

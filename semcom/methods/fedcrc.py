@@ -37,30 +37,33 @@ class FedCRC(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedCRC's hyperparameters."""
+        """The hyperparameters of FedCRC."""
 
         tau: float = 0.99
-        """tau: how much of the global predictor stays at the server's moving average."""
+        """tau: part of the global predictor that stays at the server's moving average."""
         divergence: Literal["forward", "reverse"] = "forward"
         """Eq. 7: KL(h_k || phi_g), or KL(phi_g || h_k)."""
 
         def check(self) -> None:
-            """tau is a part."""
+            """Check that tau is in range."""
             require("method.tau", self.tau, PART)
 
     @dataclass(frozen=True)
     class State:
-        """`model`: the global one, `[1, ...]`; `personal`: its encoder with own predictors h_k `[K, ...]`."""
+        """The global model in `model`, `[1, ...]`, its encoder with own predictors h_k `[K, ...]` in `personal`."""
 
         model: Population
         personal: Population
 
     def setup(self, world: World) -> FedCRC.State:
-        """Common initial weights."""
+        """Start from common weights, and from each client's own for its predictor."""
         return self.State(world.population(shared=self.averages), world.population(shared="encoder."))
 
     def round(self, state: FedCRC.State, world: World) -> FedCRC.State:
-        """Algorithm 1: E epochs of the body, E of the own predictor, one of the global predictor."""
+        """Train the body, the own predictor and the global one; average body and global predictor (Algorithm 1).
+
+        The body and the own predictor take E epochs each, the global predictor one.
+        """
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
         body = world.fit(received, self.objective, train="encoder.").models
@@ -76,7 +79,7 @@ class FedCRC(Method):
         return self.State(model, state.personal.put(own).share(model.one("encoder.").named()))
 
     def guided_objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 7: phi_g learns from labels and from the client's own predictor, which stays."""
+        """Return Eq. 7 per client, `[k]`: phi_g learns from labels and from the client's own predictor, which stays."""
         features, logits = model(batch)
         own = context.models["own"].decode(features, batch).detach().log_softmax(-1)
         pair = (logits.log_softmax(-1), own) if self.hyper.divergence == "forward" else (own, logits.log_softmax(-1))
@@ -85,5 +88,5 @@ class FedCRC(Method):
         return task + divergence, {"task": task, "divergence": divergence}
 
     def views(self, state: FedCRC.State, world: World) -> dict[str, View]:
-        """`global`: what the paper calls FedCRC; `personal`: FedCRC-Per, the mean body with h_k."""
+        """Evaluate FedCRC as `global`, and FedCRC-Per, the mean body with h_k, as `personal`."""
         return {"global": View(state.model), "personal": View(state.personal)}

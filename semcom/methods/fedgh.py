@@ -35,28 +35,28 @@ class FedGH(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedGH's hyperparameters."""
+        """The hyperparameters of FedGH."""
 
         server_lr: float = 0.01
         """Rate of the base station's SGD on its head; the run's schedule leaves it alone."""
 
         def check(self) -> None:
-            """The rate is not negative."""
+            """Check that the rate is not negative."""
             require("method.server_lr", self.server_lr, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:
-        """`model`: encoders `[K, ...]`, phi `[1, ...]`; `trained`: whole models after their last local training."""
+        """Encoders `[K, ...]` and phi `[1, ...]` in `model`; whole models after their last training in `trained`."""
 
         model: Population
         trained: Population
 
     def setup(self, world: World) -> FedGH.State:
-        """One head for all."""
+        """Start from own encoders and one head for all."""
         return self.State(world.population(shared="head."), world.population())
 
     def round(self, state: FedGH.State, world: World) -> FedGH.State:
-        """Algorithm 1: local training, prototypes by the trained encoders, and the base station's pass over them."""
+        """Train locally, send prototypes of the trained encoders, train phi on them in one pass (Algorithm 1)."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), "head.")
         trained = world.fit(received, self.objective).models
@@ -73,16 +73,21 @@ class FedGH(Method):
         return self.State(state.model.put(trained).share(phi.named("head.")), state.trained.put(trained))
 
     def server_objective(self, model: StackedModel, batch: None, context: Context) -> Tensor:
-        """Cross-entropy of one prototype, `[1]`."""
+        """Return the cross-entropy of one prototype, `[1]`."""
         logits = model.decode(context.per_step["means"].expand(1, 1, -1))
         return torch.nn.functional.cross_entropy(logits.squeeze(0), context.per_step["labels"], reduction="none")
 
     def views(self, state: FedGH.State, world: World) -> dict[str, View]:
-        """`trained`: the client's model after local training; `personal`: its encoder with the newest phi."""
+        """Evaluate the models after local training as `trained`, their encoders with the newest phi as `personal`."""
         return {"trained": View(state.trained), "personal": View(state.model)}
 
 
 def pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
-    """Prototypes `[n, C, d]` of owned classes (bool `[n, C]`) in a row, and their labels: `[S, d]`, `[S, 1]`."""
+    """Return the prototypes of owned classes one after another, and their labels: `[S, d]`, `[S, 1]`.
+
+    Args:
+        means: `[n, C, d]`.
+        owned: bool `[n, C]`.
+    """
     client, label = owned.nonzero(as_tuple=True)
     return {"means": means[client, label], "labels": label[:, None]}

@@ -45,7 +45,7 @@ class FedPAC(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedPAC's hyperparameters."""
+        """The hyperparameters of FedPAC."""
 
         lam: float = 1.0
         """lambda: weight of the distance to the global prototypes."""
@@ -54,17 +54,17 @@ class FedPAC(FedAvg):
         head_lr: float | None = None
         """Learning rate of the head (None: the run's; the authors take 0.1, beside 0.01 for the body)."""
         collaboration: bool = True
-        """Whether heads are combined (the authors' ablation: a client keeps its own, which then is not sent)."""
+        """Combination of heads; without it (the authors' ablation) a client keeps its own, which then is not sent."""
 
         def check(self) -> None:
-            """Signs and ranges."""
+            """Check the signs and ranges."""
             require("method.lam", self.lam, NOT_NEGATIVE)
             require("method.head_epochs", self.head_epochs, WHOLE)
             require("method.head_lr", self.head_lr, POSITIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`model`: the encoder `[1, ...]`, heads `[K, ...]`; the global `prototypes`."""
+        """The encoder `[1, ...]` and heads `[K, ...]` in `model`, and the global `prototypes`."""
 
         prototypes: Prototypes
 
@@ -73,18 +73,18 @@ class FedPAC(FedAvg):
         self.crosses = ("encoder.", "head.") if hyper.collaboration else ("encoder.",)
 
     def setup(self, world: World) -> FedPAC.State:
-        """No prototype exists before the first round."""
+        """Start from a common encoder and own heads, without any prototype."""
         return self.State(world.population(shared=self.averages), Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """What the body descends; the mean squared error is over samples and features."""
+        """Return the body's loss per client, `[k]`; the mean squared error is over samples and features."""
         features, logits = model(batch)
         distance = squared_distance(features, context.per_client["targets"], context.common["known"], batch)
         task, distance = task_loss(logits, batch), distance / features.shape[-1]
         return task + self.hyper.lam * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedPAC.State, world: World) -> FedPAC.State:
-        """Algorithm 1."""
+        """Train heads, then bodies; average bodies by p_k, combine heads, align prototypes (Algorithm 1)."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.crosses)
         before = moments(world, received, "statistics")
@@ -95,7 +95,10 @@ class FedPAC(FedAvg):
         return self.State(model, self.aligned(state.prototypes, trained, world))
 
     def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:
-        """Head, then body; a class's target is the global prototype, or where there is none the client's `own` mean."""
+        """Train the head, then the body.
+
+        A class's target is the global prototype, or where there is none the client's `own` mean.
+        """
         common, known = state.prototypes.down(world, received.ids), world.tensor(state.prototypes.known)
         if self.hyper.head_epochs:
             rate, epochs = world.optimizer(lr=self.hyper.head_lr), self.hyper.head_epochs
@@ -109,7 +112,7 @@ class FedPAC(FedAvg):
         return world.fit(received, self.objective, train="encoder.", given=given).models
 
     def combined(self, sent: Population, means: Tensor, counts: Tensor, squares: Tensor, world: World) -> Population:
-        """The participants' models, each under its own combination of their heads."""
+        """Return the participants' models, each with its own combination of their heads."""
         ids, owned = sent.ids, world.owned(sent.ids)
         h, variance = statistics(means, counts, squares)
         h = world.air.send("up", "h", h, ids, owned.sum(1) * world.features) * world.tensor(owned)[..., None]
@@ -117,7 +120,7 @@ class FedPAC(FedAvg):
         return mix(sent, head_weights(h, variance), "head.")
 
     def aligned(self, before: Prototypes, trained: Population, world: World) -> Prototypes:
-        """The global prototypes after the round."""
+        """Return the global prototypes after the round."""
         ids, (means, counts) = trained.ids, prototypes(world, trained)
         sent = world.air.send("up", "counts", counts, ids, world.owned(ids).sum(1))
         # Noise may reach a count, but a class that a client owns has a sample.

@@ -41,32 +41,32 @@ class FedProto(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedProto's hyperparameters."""
+        """The hyperparameters of FedProto."""
 
         lam: float = 1.0
         """lambda: weight of the distance to the global prototypes (Eq. 7)."""
         aggregation: Literal["mean", "counts"] = "mean"
-        """Global prototype: plain mean over its owners (the authors' code), or weighted by counts (Eq. 6)."""
+        """Weights in a global prototype: plain mean over its owners (the authors' code), or by counts (Eq. 6)."""
         source: Literal["training", "pass"] = "training"
-        """Local prototypes: from the features of the last local epoch, or from an extra pass after training."""
+        """Source of local prototypes: the features of the last local epoch, or an extra pass after training."""
 
         def check(self) -> None:
-            """lambda is not negative."""
+            """Check that lambda is not negative."""
             require("method.lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:
-        """`model`: own models, `[K, ...]`; the global `prototypes`."""
+        """The clients' own models in `model`, `[K, ...]`, and the global `prototypes`."""
 
         model: Population
         prototypes: Prototypes
 
     def setup(self, world: World) -> FedProto.State:
-        """No prototype exists before the first round."""
+        """Start from the clients' own models, without any prototype."""
         return self.State(world.population(), Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 7; a class without a global prototype adds nothing."""
+        """Return Eq. 7 per client, `[k]`; a class without a global prototype adds nothing."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
         distance = squared_distance(features, context.per_client["prototypes"], context.common["known"], batch)
@@ -74,7 +74,7 @@ class FedProto(Method):
         return task + self.hyper.lam * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedProto.State, world: World) -> FedProto.State:
-        """Algorithm 1."""
+        """Train locally near the global prototypes, average the clients' prototypes (Algorithm 1)."""
         ids = world.sample()
         given = Given(
             per_client={"prototypes": state.prototypes.down(world, ids)},
@@ -89,7 +89,10 @@ class FedProto(Method):
         return self.State(state.model.put(trained), newest)
 
     def views(self, state: FedProto.State, world: World) -> dict[str, View]:
-        """`personal`: the head's answer; `prototype`: the nearest global prototype among the client's own classes."""
+        """Evaluate `personal`, which takes the head's answer, and `prototype`.
+
+        The latter answers by the nearest global prototype among the client's own classes.
+        """
         ids, common = state.model.ids, state.prototypes
         among = world.tensor(world.owned(ids)) & world.tensor(common.known)
         given = {"prototypes": common.values.expand(len(ids), -1, -1), "among": among}

@@ -32,22 +32,22 @@ class FedProx(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedProx's hyperparameter; the paper tunes it in {0.001, 0.01, 0.1, 1}."""
+        """The hyperparameter of FedProx; the paper tunes it in {0.001, 0.01, 0.1, 1}."""
 
         mu: float = 0.1
         """Weight of the proximal term (FedCRC's setting of it)."""
 
         def check(self) -> None:
-            """mu is not negative."""
+            """Check that mu is not negative."""
             super().check()
             require("method.mu", self.mu, NOT_NEGATIVE)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """E epochs on Eq. 2 around the received model."""
+        """Train E epochs on Eq. 2 around the received model."""
         return world.fit(received, self.objective, given=Given(anchors={"received": received})).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Eq. 2."""
+        """Return Eq. 2 per client, `[k]`: cross-entropy and mu/2 times the squared distance."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         return task + self.hyper.mu / 2 * distance, {"task": task, "distance": distance}

@@ -21,4 +21,4 @@ class FedProxFT(FedAvgFT, FedProx):
 
     @dataclass(frozen=True)
     class Hyper(FedAvgFT.Hyper, FedProx.Hyper):
-        """FedProx's mu, then those of fine-tuning."""
+        """Hyperparameters of FedProx, then those of fine-tuning."""

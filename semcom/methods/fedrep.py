@@ -30,17 +30,17 @@ class FedRep(FedPer):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """FedRep's hyperparameter."""
+        """The hyperparameter of FedRep."""
 
         head_epochs: int = 10
         """Epochs on the head in a round, before those on the body (0: heads never move)."""
 
         def check(self) -> None:
-            """The number of epochs is one."""
+            """Check the number of epochs."""
             require("method.head_epochs", self.head_epochs, WHOLE)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Algorithm 1, lines 6 to 10."""
+        """Train the heads, then the bodies (Algorithm 1, lines 6 to 10)."""
         if self.hyper.head_epochs:
             head = Phase("head", epochs=self.hyper.head_epochs)
             received = world.fit(received, self.objective, train="head.", phase=head).models

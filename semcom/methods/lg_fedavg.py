@@ -39,18 +39,18 @@ class LGFedAvg(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """LG-FedAvg's hyperparameter."""
+        """The hyperparameter of LG-FedAvg."""
 
         pretraining: int = 0
-        """First rounds in which the encoder is averaged too."""
+        """Number of first rounds in which the encoder is averaged too."""
 
         def check(self) -> None:
-            """The number of rounds is one."""
+            """Check the number of rounds."""
             require("method.pretraining", self.pretraining, WHOLE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`model`: own encoders `[K, ...]`, head `[1, ...]`; `pretrained`: FedAvg's model, after its last round."""
+        """Own encoders `[K, ...]` and head `[1, ...]` in `model`; FedAvg's last model in `pretrained`."""
 
         pretrained: Population
 
@@ -60,11 +60,14 @@ class LGFedAvg(FedAvg):
             self.averages = FedAvg.averages
 
     def setup(self, world: World) -> LGFedAvg.State:
-        """A common head, and what FedAvg starts from."""
+        """Start from a common head, and from FedAvg's common weights."""
         return self.State(world.population(shared=Heads.averages), world.population(shared=FedAvg.averages))
 
     def round(self, state: LGFedAvg.State, world: World) -> LGFedAvg.State:
-        """A round of FedAvg, or one of Algorithm 1; in between every client takes over the encoder and the head."""
+        """Carry out a round of FedAvg, or one of Algorithm 1: train locally, average the heads by p_k.
+
+        In between every client takes over FedAvg's encoder and head.
+        """
         left = self.hyper.pretraining - world.round
         if left < 0:
             return Heads(self.hyper).round(state, world)
@@ -76,5 +79,5 @@ class LGFedAvg(FedAvg):
         return self.State(state.model.put(everyone).share(head), pretrained)
 
     def views(self, state: LGFedAvg.State, world: World) -> dict[str, View]:
-        """`personal`: while FedAvg goes on, its model."""
+        """Evaluate `personal`: the clients' models, or FedAvg's while that goes on."""
         return {"personal": View(state.pretrained if world.round < self.hyper.pretraining else state.model)}

@@ -1,4 +1,4 @@
-"""Local training: no client ever hears of another. The floor that every federated arm must clear; nothing is sent."""
+"""Local training: no client ever hears of another, and nothing is sent. The floor for every federated method."""
 
 from __future__ import annotations
 

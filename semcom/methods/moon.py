@@ -33,7 +33,7 @@ class Moon(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """MOON's hyperparameters."""
+        """The hyperparameters of MOON."""
 
         mu: float = 5.0
         """Weight of the contrast (the paper: 5 on CIFAR-10, 1 on CIFAR-100)."""
@@ -41,28 +41,31 @@ class Moon(FedAvg):
         """Temperature of the contrast."""
 
         def check(self) -> None:
-            """Signs."""
+            """Check the signs of mu and tau."""
             require("method.mu", self.mu, NOT_NEGATIVE)
             require("method.tau", self.tau, POSITIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`previous`: each client's own model after its last participation, at first its initial one, `[K, ...]`."""
+        """FedAvg's State, and in `previous` each client's own model after its last participation, `[K, ...]`.
+
+        At first it is the client's initial model.
+        """
 
         previous: Population
 
     def setup(self, world: World) -> Moon.State:
-        """Common initial weights, and each client's own."""
+        """Start from common weights, and from each client's own for its previous model."""
         return self.State(world.population(shared=self.averages), world.population())
 
     def local(self, received: Population, state: Moon.State, world: World) -> Population:
-        """The two other models stand still, in evaluation mode."""
+        """Train beside the global and the previous model, both frozen and in evaluation mode."""
         previous = state.previous.select(received.ids)
         still = Given(frozen={"global": received, "previous": previous})
         return world.fit(received, self.objective, given=still).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Cross-entropy and contrast, on received features."""
+        """Return cross-entropy and mu times the contrast, on received features, per client, `[k]`."""
         features, logits = model(batch)
         others = (context.models[name] for name in ("global", "previous"))
         heard = [other.receive(other.encode(batch), batch) for other in others]
@@ -72,5 +75,5 @@ class Moon(FedAvg):
         return task + self.hyper.mu * contrast, {"task": task, "contrast": contrast}
 
     def after(self, state: Moon.State, trained: Population, newest: Mapping[str, Tensor]) -> Moon.State:
-        """The model that a client trained is its previous one from now on."""
+        """Average as FedAvg, and keep the model that a client trained as its previous one."""
         return replace(super().after(state, trained, newest), previous=state.previous.put(trained))

@@ -2,12 +2,12 @@
 
 Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
 Meta-Learning Approach", NeurIPS 2020, Algorithm 1 in its first-order (`fo`) and Hessian-free (`hf`) forms. Up and down:
-the whole model. Both rates are hyperparameters: of the run's optimiser only the schedule has a part in it,
-`train.lr_milestones`, which scales the outer rate beta, not alpha.
+the whole model. Both rates are hyperparameters. The run's optimiser only gives the schedule, `train.lr_milestones`,
+which scales the outer rate beta, not alpha.
 
 Only the outer pass, on a batch in FedAvg's order, moves BatchNorm's running statistics; the inner and the third batch
-have orders and noise of their own. What is tested is w after one step on all of a client's training data, taken anew
-for each test.
+have orders and noise of their own. The tests take w after one step on all of a client's training data, anew for each
+test.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ class PerFedAvg(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """Per-FedAvg's hyperparameters."""
+        """The hyperparameters of Per-FedAvg."""
 
         needs: ClassVar[Needs] = {"delta": {"variant": ("hf",)}}
 
         variant: Literal["fo", "hf"] = "fo"
-        """The Hessian's term left out (`fo`), or as a difference of gradients on a third batch (`hf`)."""
+        """Form: the Hessian's term left out (`fo`), or as a difference of gradients on a third batch (`hf`)."""
         alpha: float = 0.01
         """Rate of the inner step, and of the personal one, the same in all rounds."""
         beta: float = 0.001
         """Rate of the outer step, scaled by the run's schedule."""
         delta: float = 0.01
-        """How far the two gradients of `hf` lie from w, over the length of the outer one."""
+        """Distance from w at which `hf` takes its two gradients, over the length of the outer gradient."""
 
         def check(self) -> None:
-            """Signs."""
+            """Check the signs of the rates and of delta."""
             require("method.alpha", self.alpha, NOT_NEGATIVE)
             require("method.beta", self.beta, POSITIVE)
             require("method.delta", self.delta, POSITIVE)
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """The gradient at the adapted point, with `hf` less alpha times the Hessian's term; the loss at that point."""
+        """Return the gradient and the loss at the adapted point; with `hf`, less alpha times the Hessian's term."""
         h, w = self.hyper, model.params
         _, inner = slope(model, context.takes["inner"], w)
         loss, outer = slope(model, batch, moved(w, inner, -h.alpha), track=True)
@@ -71,13 +71,13 @@ class PerFedAvg(FedAvg):
         return outer, {"loss": loss}
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Plain SGD along it."""
+        """Train by plain SGD along `gradient`."""
         names = ("inner", "third") if self.hyper.variant == "hf" else ("inner",)
         optimizer = world.optimizer(name="sgd", lr=self.hyper.beta, momentum=0.0, weight_decay=0.0)
         phase = Phase(takes=[Take(name) for name in names])
         return world.fit(received, Gradient(self.gradient), phase=phase, optimizer=optimizer).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`personal`: w after one step, of those clients alone that are tested; `global`: w itself."""
+        """Evaluate w after one step as `personal`, for the tested clients alone, and w itself as `global`."""
         tested = state.model.select(world.tested())
         return {"personal": View(whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}

@@ -1,9 +1,9 @@
 """pFedMe: personal models tied to a global one by Moreau envelopes.
 
 Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1. Up and down: the
-global model w; the personal theta stays. Per mini-batch K steps on theta, with the same noise, from where the last
-batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters: of the
-run's optimiser only the schedule has a part in it, `train.lr_milestones`, which scales the outer rate eta, not lr_p.
+global model w; the personal theta stays. Each mini-batch takes K steps on theta, with the same noise, from where the
+last batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters. The
+run's optimiser only gives the schedule, `train.lr_milestones`, which scales the outer rate eta, not lr_p.
 
 BatchNorm's running statistics move once per mini-batch, in the last of the K passes; theta is tested with those of its
 own training.
@@ -37,7 +37,7 @@ class PFedMe(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """pFedMe's hyperparameters."""
+        """The hyperparameters of pFedMe."""
 
         lam: float = 15.0
         """lambda: how strongly theta is tied to w."""
@@ -48,31 +48,37 @@ class PFedMe(FedAvg):
         eta: float = 0.005
         """Rate of w, scaled by the run's schedule."""
         beta: float = 1.0
-        """Part of the clients' mean in the new global model."""
+        """beta: weight of the clients' mean in the new global model."""
         nu: float = 0.0
         """Weight decay of theta (the authors' code: 0.001)."""
 
         def check(self) -> None:
-            """Signs, and lr_p lambda at most 2."""
+            """Check the signs, and that lr_p times (lambda + nu) is at most 2."""
             rules = {"lr_p": POSITIVE, "eta": POSITIVE, "beta": POSITIVE, "lam": NOT_NEGATIVE, "nu": NOT_NEGATIVE}
             for name, rule in {**rules, "inner_steps": COUNT}.items():
                 require(f"method.{name}", getattr(self, name), rule)
             pull = self.lr_p * (self.lam + self.nu)
             if pull > 2:
-                raise ConfigError(f"method.lr-p: {self.lr_p} times lam + nu is {pull:g}, not at most 2: theta diverges")
+                raise ConfigError(f"method.lr-p: {self.lr_p} times lam + nu is {pull:g}, above 2: theta diverges")
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """`theta`: personal models as after the last participation, at first the initial ones, `[K, ...]`."""
+        """FedAvg's State, and in `theta` the personal models after the last participation, `[K, ...]`.
+
+        At first they are the initial ones.
+        """
 
         theta: Population
 
     def setup(self, world: World) -> PFedMe.State:
-        """Common initial weights, and each client's own."""
+        """Start from common weights for w, and from each client's own for theta."""
         return self.State(world.population(shared=self.averages), world.population())
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """lambda (w - theta) after K steps on theta, `context.carry`; the loss is theta's before the last of them."""
+        """Return lambda (w - theta) after K steps on theta, `context.carry`.
+
+        The loss is that of theta before the last of these steps.
+        """
         h, w = self.hyper, {name: t.detach() for name, t in model.params.items()}
         theta = {name: context.carry[name] for name in w}
         for step in range(1, h.inner_steps + 1):
@@ -83,7 +89,7 @@ class PFedMe(FedAvg):
         return {name: h.lam * (w[name] - t) for name, t in theta.items()}, {"loss": loss}
 
     def round(self, state: PFedMe.State, world: World) -> PFedMe.State:
-        """Algorithm 1; the mean is weighted by p_k."""
+        """Train theta and w locally, average w by p_k, and mix it with the last w by beta (Algorithm 1)."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
         start = received.named()
@@ -98,5 +104,5 @@ class PFedMe(FedAvg):
         return self.State(state.model.share(mixed), state.theta.put(trained.replaced(theta)))
 
     def views(self, state: PFedMe.State, world: World) -> dict[str, View]:
-        """`personal`: theta; `global`: w."""
+        """Evaluate theta as `personal` and w as `global`."""
         return {"personal": View(state.theta), "global": View(state.model)}

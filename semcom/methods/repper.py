@@ -3,8 +3,9 @@
 Jing, Huang, Zhuang, Sun, Huang, Xiao, Ding, "A Closer Look at Personalization in Federated Image Classification",
 arXiv:2204.11841, 2022, Algorithm 1, Eqs. 4-9. Up and down: the encoder, parameters and BatchNorm buffers; never a head.
 
-The paper says neither how images are augmented (here as SimCLR does, see `engine.augment`) nor at what rate heads
-train; its loss is a sum over samples, here their mean. z is the received feature, normalised; there is no projection.
+The paper says neither how images are augmented (here as SimCLR does, see `semcom.methods.parts.augment`) nor at what
+rate heads train. Its loss is a sum over samples, here their mean. z is the received feature, normalised; there is no
+projection.
 """
 
 from __future__ import annotations
@@ -49,25 +50,25 @@ class RepPer(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """RepPer's hyperparameters."""
+        """The hyperparameters of RepPer."""
 
         needs: ClassVar[Needs] = dict.fromkeys(("head_epochs", "head_lr"), {"head": ("mlp",)})
 
         tau: float = 0.1
         """tau: temperature of Eq. 5."""
         form: Literal["inside", "outside"] = "inside"
-        """Whether the mean over positives is inside the logarithm (Eq. 5) or outside (Khosla et al.'s choice)."""
+        """Place of the mean over positives: inside the logarithm (Eq. 5) or outside (Khosla et al.'s choice)."""
         crop: float = SMALLEST
         """Smallest part of an image's area that a crop takes (1: no crops)."""
         head: Literal["mlp", "svm", "lr"] = "mlp"
         """Classifier: the model's head by SGD, a linear support vector machine, or logistic regression."""
         head_epochs: int = 10
-        """`mlp`: epochs."""
+        """`mlp`: number of epochs."""
         head_lr: float = 0.01
         """`mlp`: learning rate, eta_c of Eq. 9, which the run's schedule leaves alone."""
 
         def check(self) -> None:
-            """Numbers are in range."""
+            """Check the signs and ranges."""
             for name in ("tau", "head_lr"):
                 require(f"method.{name}", getattr(self, name), POSITIVE)
             require("method.crop", self.crop, SHARE)
@@ -79,13 +80,13 @@ class RepPer(FedAvg):
             self.unused = (*self.unused, "model.head")
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Eq. 7: E epochs on the body alone."""
+        """Train E epochs on the body alone (Eq. 7)."""
         second = Take("second", same=True)
         phase = Phase(takes=(second,), uniforms=2 * UNIFORMS)
         return world.fit(received, self.objective, train=self.averages, phase=phase).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
-        """Eq. 5 over both views of every image, each with its own way through the link."""
+        """Return Eq. 5 per client, `[k]`, over both views of every image, each with its own way through the link."""
         assert batch.uniforms is not None
         views = zip((batch, context.takes["second"]), batch.uniforms.split(UNIFORMS, -1), strict=True)
         seen = [replace(view, x=augment(view.x, u, self.hyper.crop)) for view, u in views]
@@ -94,11 +95,11 @@ class RepPer(FedAvg):
         return supervised_contrastive(features, batch.y.repeat(1, 2), mask, self.hyper.tau, self.hyper.form)
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """Nothing: before the end no client has a classifier."""
+        """Evaluate nothing: before the end no client has a classifier."""
         return {}
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """`personal`: the common body with the classifiers of those clients that are tested (Eq. 9)."""
+        """Evaluate the common body with the classifiers of the tested clients (Eq. 9) as `personal`."""
         hyper, tested = self.hyper, state.model.select(world.tested())
         if hyper.head != "mlp":
             return {"personal": View(tested, linear_scores, linear_classifiers(world, tested, hyper.head))}

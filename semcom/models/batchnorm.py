@@ -30,7 +30,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("mask", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalises `x` `[b, channels, ...]` over all but the channels."""
+        """Normalise `x` `[b, channels, ...]` over all but the channels."""
         values = x.numel() // x.shape[1]
         if not self.training or (self.mask is None and values > 1):
             return F.batch_norm(
@@ -39,8 +39,8 @@ class BatchNorm(nn.Module):
         return self._masked(x)
 
     def _masked(self, x: Tensor) -> Tensor:
-        """Training forward with explicit sums, in float32 at least."""
-        if x.dtype == torch.bfloat16:  # of autocast; sums of it would lose what they are to measure
+        """Normalise in training with explicit sums, in float32 at least."""
+        if x.dtype == torch.bfloat16:  # from autocast; its sums would lose what they are to measure
             return self._masked(x.float()).to(x.dtype)
         over = [0, *range(2, x.dim())]
         shape = [1, -1, *[1] * (x.dim() - 2)]
@@ -55,7 +55,7 @@ class BatchNorm(nn.Module):
         return y if self.weight is None or self.bias is None else y * self.weight.view(shape) + self.bias.view(shape)
 
     def _track(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
-        """Moves the running statistics; in place, as under vmap they are rows of a stack."""
+        """Move the running statistics; in place, as under vmap they are views into a stack."""
         unbiased = var * count / (count - 1).clamp(min=1)
         rate = self.momentum * (count > 1).to(var.dtype)
         self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mean)

@@ -1,4 +1,4 @@
-"""Dropout whose draws are handed in, so that they follow from the run's seed and not from who trains beside whom."""
+"""Dropout whose draws are handed in, so that they depend on the run's seed and not on who trains beside whom."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from semcom.config import ConfigError
 
 
 class Dropout(nn.Module):
-    """`nn.Dropout`, and with `channels` `nn.Dropout1d/2d`: x keep / (1 - p).
+    """`nn.Dropout`, and with `channels` `nn.Dropout1d/2d`, with given draws: x keep / (1 - p).
 
     `keep` `[b, *units]` (1 for what is kept, 0 for what is dropped) is swapped in by the engine for each training step;
     a layer that is called twice in a step drops the same twice. torch's layers draw for all samples at once, from a
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
         self.register_buffer("keep", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[b, ...] -> [b, ...]`."""
+        """Drop units in training: `[b, ...] -> [b, ...]`."""
         if not self.training:
             self.units = self._units(x.shape)
             return x
@@ -49,9 +49,9 @@ class Dropout(nn.Module):
         return x * self.keep.to(x.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
-        """As torch's layers print themselves."""
+        """Return the settings in the form in which torch's layers print theirs."""
         return f"p={self.p}, channels={self.channels}"
 
     def _units(self, shape: torch.Size) -> tuple[int, ...]:
-        """Shape of what is drawn for one sample, of as many axes as the sample."""
+        """Return the shape of what is drawn for one sample, of as many axes as the sample."""
         return (shape[1], *[1] * (len(shape) - 2)) if self.channels else tuple(shape[1:])

@@ -19,18 +19,18 @@ from torch import Tensor, nn
 
 
 class Flatten(nn.Module):
-    """`[b, c, h, w] -> [b, h w c]`: in the order in which channels-last activations lie in memory.
+    """A layer `[b, c, h, w] -> [b, h w c]`, in the order in which channels-last activations lie in memory.
 
     So neither the values nor their gradient are copied into another layout, which costs as much as a convolution.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Channels last, then flat."""
+        """Move the channels last, then flatten."""
         return x.movedim(1, -1).flatten(1)
 
 
 def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) -> nn.Sequential:
-    """Strided 4x4 convolutions to 4x4, `extra` 3x3 ones at each width, and a last 4x4 one to `features`.
+    """Stack strided 4x4 convolutions down to 4x4, `extra` 3x3 ones at each width, and a last 4x4 one to `features`.
 
     The last one sees its whole input at once, so it is written as the matrix that it is: faster. No biases: before
     BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
@@ -104,7 +104,7 @@ def conv4(channels: int, features: int) -> nn.Module:
 
     The paper's fully-connected layer is its predictor, here the head. With 256 features nothing lies between the two,
     and with a linear head this is the paper's network; another number of features takes a layer from 256 to it.
-    No biases before BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
+    There are no biases before BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
     """
     layers: list[nn.Module] = []
     for before in (channels, 64, 64, 64):

@@ -21,6 +21,6 @@ def mobilenet(channels: int, features: int) -> nn.Module:
     """
     network = mobilenet_v2(weights=None, num_classes=features)
     stem = nn.Conv2d(channels, 32, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(stem.weight, mode="fan_out")  # as its other convolutions
+    nn.init.kaiming_normal_(stem.weight, mode="fan_out")  # as for its other convolutions
     network.features[0][0] = stem
     return nn.Sequential(network.features, GlobalMean(), Flatten(), network.classifier[1])

@@ -1,4 +1,4 @@
-"""Replaces torch's layers by those that work on stacks of clients."""
+"""The replacement of torch's layers by those that work on stacks of clients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from semcom.models.dropout import Dropout
 
 
 def own_layers(module: nn.Module) -> nn.Module:
-    """Replaces every `nn.BatchNorm1d/2d` and `nn.Dropout/1d/2d` inside `module`, with the same values; returns it.
+    """Replace every `nn.BatchNorm1d/2d` and `nn.Dropout/1d/2d` inside `module`, keeping the values, and return it.
 
-    Raises ConfigError for a BatchNorm that keeps no running statistics or averages them cumulatively (`momentum=None`),
-    and for a Dropout that leaves nothing.
+    Raises:
+        ConfigError: a BatchNorm keeps no running statistics or averages them cumulatively (`momentum=None`), or a
+            Dropout leaves nothing.
     """
     made = {layer: _own(layer) for layer in module.modules()}
     for path, layer in [*module.named_modules(remove_duplicate=False)]:
@@ -23,7 +24,7 @@ def own_layers(module: nn.Module) -> nn.Module:
 
 
 def _own(layer: nn.Module) -> nn.Module:
-    """Ours for a layer of torch's; any other module is returned as it is."""
+    """Return our layer for one of torch's; any other module is returned as it is."""
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return _own_batchnorm(layer)
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d):
@@ -32,7 +33,7 @@ def _own(layer: nn.Module) -> nn.Module:
 
 
 def _own_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
-    """The same values; torch's count of batches serves the cumulative mean alone."""
+    """Return our layer with the same values, without torch's count of batches: only a cumulative mean needs it."""
     if layer.momentum is None or layer.running_mean is None:
         raise ConfigError("model: batch normalisation needs running statistics and a momentum")
     own = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine).to(layer.running_mean.dtype)

@@ -14,10 +14,10 @@ from torchvision.models import resnet34 as torchvision_resnet34
 
 
 class GlobalMean(nn.Module):
-    """`[b, c, h, w] -> [b, c, 1, 1]`: torchvision's pool, which torch.func.vmap would take client by client."""
+    """A layer `[b, c, h, w] -> [b, c, 1, 1]`, for torchvision's pool, which vmap would take client by client."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Mean over the positions."""
+        """Return the mean over the positions."""
         return x.mean((2, 3), keepdim=True)
 
 
@@ -27,14 +27,14 @@ def resnet18(channels: int, features: int) -> nn.Module:
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
-    """ResNet-34, likewise."""
+    """ResNet-34 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`."""
     return _for_small_images(torchvision_resnet34(weights=None), channels, features)
 
 
 def _for_small_images(network: ResNet, channels: int, features: int) -> nn.Module:
-    """Another stem, and another end."""
+    """Replace the stem, the pools and the last layer."""
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
-    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
+    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as for its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
     network.fc = nn.Linear(512, features)
     return network

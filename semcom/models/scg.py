@@ -1,4 +1,4 @@
-"""Semantic centroid generator of the FedCL letter (section II-B)."""
+"""The semantic centroid generator of the FedCL letter (section II-B)."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class SCG(nn.Module):
         self.layers = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, features))
 
     def forward(self) -> Tensor:
-        """Centroids `[C, d]`."""
+        """Return the centroids `[C, d]`."""
         return self.layers(self.vectors)

@@ -6,7 +6,7 @@ from torch import nn
 
 
 class SplitModel(nn.Module):
-    """Holds the two parts, so that every parameter name starts with `encoder.` or `head.`.
+    """The two parts of a model, held such that every parameter name starts with `encoder.` or `head.`.
 
     It has no forward of its own: the engine runs the parts, and the link between them.
     """

@@ -116,7 +116,7 @@ def test_traffic_is_fedavg_s() -> None:
 @pytest.mark.parametrize(
     ("hyper", "words"),
     [
-        ({"lr_p": 0.2}, r"^method.lr-p: 0.2 times .* is 3, not at most 2: theta diverges$"),
+        ({"lr_p": 0.2}, r"^method.lr-p: 0.2 times .* is 3, above 2: theta diverges$"),
         ({"lr_p": 0.13, "nu": 0.5}, "method.lr-p: 0.13 times .* is 2.015,"),
         ({"lr_p": 0.0}, "method.lr-p: 0"),
         ({"eta": -0.1}, "method.eta: -0.1"),

@@ -1,4 +1,4 @@
-"""Where the time of a run goes: seconds by section."""
+"""The clock of a run: seconds by section."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-"""What a fine section is while nobody asks for it: always this one object, so it costs a call and no memory."""
+"""The fine section while nobody asks for it: always this one object, so it costs a call and no memory."""
 
 
 class Clock:
-    """Adds up seconds by section: `with clock("evaluate"): ...`.
+    """A clock that adds up seconds by section: `with clock("evaluate"): ...`.
 
     A section inside another one is called by its path, "train/forward"; the outer one's seconds contain it.
 
@@ -34,28 +34,26 @@ class Clock:
             self._wait = lambda: torch.cuda.synchronize(device)
 
     def __call__(self, name: str) -> AbstractContextManager[None]:
-        """A section, timed from its beginning to its end, also when an exception ends it."""
+        """Return a section, which is timed from its beginning to its end, also when an exception ends it."""
         return _Section(self, name)
 
     def fine(self, name: str) -> AbstractContextManager[None]:
-        """A section that is timed only where the clock is fine."""
+        """Return a section that is timed only where the clock is fine."""
         return _Section(self, name) if self._fine else _NOTHING
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Adds what another clock measured: that of the process from which a run is taken up again."""
+        """Add the seconds of another clock: that of the process from which a run is taken up again."""
         for path, value in seconds.items():
             self.seconds[path] = self.seconds.get(path, 0.0) + value
 
     def _now(self) -> float:
-        """The time in seconds; where the device works ahead of the host, once it is done."""
+        """Return the time in seconds; where the device works ahead of the host, wait for it first."""
         if self._wait is not None:
             self._wait()
         return time.perf_counter()
 
 
 class _Section:
-    """One visit of a section."""
-
     __slots__ = ("begun", "clock", "name", "outer")
 
     def __init__(self, clock: Clock, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Memory: how much there is, and how the C library hands it to torch on a CPU."""
+"""The host's and the accelerator's memory: how much is free, and how the C library hands it to torch on a CPU."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 SHARE = 3
-"""What is chosen by itself (clients at once, models at rest) takes one part each of so many of the free memory."""
+"""The number of parts of the free memory, of which clients at once and models at rest take one each by default."""
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 
 
 def keep_freed_memory() -> bool:
-    """Lets this process keep freed memory of up to 1 GiB for the next step; says whether the C library agreed.
+    """Let this process keep freed memory of up to 1 GiB for the next step; return whether the C library agreed.
 
     By default glibc gives activations of some megabytes back to the kernel and fetches them anew in every step. With
     the DCGAN encoder and 50 images that is 2,370 page faults and 5 of 62 ms. Without glibc nothing happens.
@@ -29,14 +29,17 @@ def keep_freed_memory() -> bool:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be allocated on a device; on a host, what the system or the process's container leaves."""
+    """Return the bytes that can still be allocated on a device.
+
+    On a host these are what the system leaves, or the container of the process.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return min(_available(), _container_leaves())
 
 
 def _container_leaves() -> int:
-    """What a control group (version 2) lets its processes take still; without one, any number.
+    """Return the bytes that a control group (version 2) still lets its processes take; without one, any number.
 
     Pages of files do not count as taken: they are given up when memory is wanted.
     """
@@ -51,7 +54,7 @@ def _container_leaves() -> int:
 
 
 def _available() -> int:
-    """What the system says is available."""
+    """Return the bytes that the system calls available."""
     try:
         with open("/proc/meminfo") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))

@@ -29,16 +29,16 @@ from torch import Tensor
 from semcom.config import ConfigError, RunError
 
 PATIENCE = timedelta(days=1)
-"""How long a rank waits for another, which may train for hours; a dead one is noticed by its closed connection."""
+"""The time that a rank waits for another, which may train for hours; a closed connection shows a dead one at once."""
 
 BACKEND = "gloo"
-"""Exchange goes by the hosts' memories, also between accelerators: once a phase, and a dead rank is noticed."""
+"""The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""
 
 FIRST = "first to fail"
-"""Where a worker that failed before any other leaves the line about it."""
+"""The key under which a worker that failed before any other leaves the line about it."""
 
 Work = Callable[["Team", bytes], None]
-"""What a process that is started here carries out: `(team, payload)`."""
+"""The function of a process that is started here: `(team, payload)`."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,11 @@ class Team:
     local_rank: int = 0
 
     def share(self, costs: np.ndarray) -> list[np.ndarray]:
-        """Positions of the work items `[n]` that each rank does, ascending; the dearest first to whom has least."""
+        """Share out work items of the given costs `[n]`: the dearest first, to the rank that has least.
+
+        Returns:
+            positions of the items of each rank, ascending.
+        """
         load, parts = np.zeros(self.size), [[] for _ in range(self.size)]  # type: tuple[np.ndarray, list[list[int]]]
         for i in np.argsort(-np.asarray(costs), kind="stable"):
             rank = int(load.argmin())
@@ -65,7 +69,7 @@ class Team:
         return [np.sort(np.array(part, dtype=np.int64)) for part in parts]
 
     def exchange(self, mine: Any) -> list[Any]:
-        """Small values (containers, tensors on the host) of every rank, in the order of ranks."""
+        """Return small values (containers, tensors on the host) of every rank, in the order of ranks."""
         if self.size == 1:
             return [mine]
         everyone: list[Any] = [None] * self.size
@@ -73,7 +77,7 @@ class Team:
         return everyone
 
     def gather(self, mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
-        """Rows `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
+        """Return the records `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
         if self.size == 1:
             return [mine]
         sent = mine.cpu()
@@ -84,7 +88,7 @@ class Team:
         return [rows[:n].to(mine.device) for rows, n in zip(everyone, counts, strict=True)]
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sum over ranks."""
+        """Return the sum over ranks."""
         if self.size == 1:
             return values
         total = values.to("cpu", copy=True)
@@ -92,12 +96,12 @@ class Team:
         return total.to(values.device)
 
     def broadcast(self, values: Tensor) -> None:
-        """Overwrites `values` (on the host) by those of rank 0."""
+        """Overwrite `values` (on the host) with those of rank 0."""
         if self.size > 1:
             dist.broadcast(values, 0)
 
     def tell(self, value: Any) -> Any:
-        """What rank 0 gives here (containers, tensors on the host)."""
+        """Return the value that rank 0 gives here (containers, tensors on the host)."""
         told = [value]
         if self.size > 1:
             dist.broadcast_object_list(told, 0)
@@ -109,12 +113,12 @@ ALONE = Team()
 
 @contextmanager
 def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[Team]:
-    """The ranks of torchrun where it started this process, else `processes` of this machine.
+    """Yield the ranks of torchrun where it started this process, else of `processes` on this machine.
 
     Args:
         processes: number of processes, this one included.
         target: "module:function" that the others carry out.
-        payload: makes what they get.
+        payload: makes the bytes that they get.
 
     Raises:
         ConfigError: torchrun has started processes, and more are asked for.
@@ -134,13 +138,13 @@ def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[
 
 
 def launched_rank() -> int:
-    """This process's rank among those of torchrun, 0 without it."""
+    """Return this process's rank among those of torchrun, 0 without it."""
     return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
 
 
 @contextmanager
 def alone() -> Iterator[Team]:
-    """This process by itself, also with one thread: of two, one mostly waits for the other."""
+    """Run this process by itself, with one thread too: of two, one mostly waits for the other."""
     threads = _one_thread()
     try:
         yield ALONE
@@ -150,7 +154,6 @@ def alone() -> Iterator[Team]:
 
 @contextmanager
 def _torchrun() -> Iterator[Team]:
-    """The ranks that torchrun started."""
     threads = _one_thread()
     dist.init_process_group(BACKEND, timeout=PATIENCE)
     try:
@@ -162,7 +165,7 @@ def _torchrun() -> Iterator[Team]:
 
 @contextmanager
 def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
-    """Starts processes on this machine that carry out `target`; this one is rank 0. They end with it.
+    """Start processes on this machine that carry out `target`; this one is rank 0. They end with it.
 
     Raises:
         ConfigError: this torch has no `torch.distributed`.
@@ -193,7 +196,7 @@ def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
 
 
 class _Worker:
-    """A process with one rank."""
+    """A process with one rank, as rank 0 sees it."""
 
     def __init__(self, port: int, rank: int, size: int, target: str) -> None:
         self.rank = rank
@@ -211,7 +214,7 @@ class _Worker:
         )
 
     def last_words(self) -> str:
-        """Why it ended, in a line."""
+        """Return in a line why the process ended."""
         status = self.process.returncode
         if status is not None and status < 0:
             return f"{strsignal(-status)} (signal {-status})"
@@ -220,14 +223,14 @@ class _Worker:
         return lines[-1] if lines else f"exit status {status}"
 
     def end(self) -> None:
-        """Ends it, if it has not ended."""
+        """End the process, if it has not ended by itself."""
         self.process.kill()
         self.process.wait()
         self.complaint.close()
 
 
 def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
-    """Returns when all workers are ready to join; raises RuntimeError when one has ended."""
+    """Wait until all workers are ready to join; raise RuntimeError when one has ended."""
     while not store.check([f"ready {worker.rank}" for worker in workers]):
         if any(worker.process.poll() is not None for worker in workers):
             raise RuntimeError("a process ended while it started")
@@ -236,7 +239,7 @@ def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
 
 @contextmanager
 def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
-    """Turns the broken connection that a dead worker leaves into its last words."""
+    """Turn the broken connection that a dead worker leaves into its last words."""
     try:
         yield
     except RuntimeError as error:
@@ -251,7 +254,7 @@ def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
 
 
 def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
-    """What is known of the worker that failed first, if one has: with it the connections of the others broke."""
+    """Return the line about the worker that failed first, if one has: the connections of the others broke with it."""
     ended = [worker for worker in workers if worker.process.poll()]
     # One that was killed could not tell; one that aborts may do so because of a broken connection.
     killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
@@ -261,13 +264,12 @@ def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
 
 
 def _ended(rank: int, words: str) -> str:
-    """The line about a process that failed."""
     return f"process {rank} of this run ended: {words}"
 
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Keeps the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
+    """Keep the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
     name = "GLOO_SOCKET_IFNAME"
     if name in os.environ or not sys.platform.startswith("linux"):
         yield
@@ -280,14 +282,14 @@ def _loopback() -> Iterator[None]:
 
 
 def _one_thread() -> int:
-    """Takes one thread, as there is a process for each core; returns how many there were."""
+    """Take one thread, as there is a process for each core; return how many there were."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     return threads
 
 
 def work() -> None:
-    """The life of a process that `local` started; its words are port, rank, number of processes and target."""
+    """Do the work of a process that `local` started; its words are port, rank, number of processes and target."""
     port, rank, size = (int(word) for word in sys.argv[1:4])
     module, _, function = sys.argv[4].partition(":")
     carry_out: Work = getattr(importlib.import_module(module), function)

@@ -1,1 +1,1 @@
-"""Where the models of clients lie: at work as stacks, at rest as rows."""
+"""The store of the clients' models: stacks while they are at work, rows while they rest."""

@@ -30,13 +30,13 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass
 class Initial:
-    """Makes initial models, with keyed weights.
+    """The maker of initial models, with keyed weights.
 
     Attributes:
         config: of the run.
         federation: its images and classes say what goes in and out.
         device: where models work.
-        shelves: how many cohorts have been laid down.
+        shelves: number of cohorts laid down so far.
         networks: architectures by encoder: populations of one run hold the same objects.
     """
 
@@ -48,17 +48,28 @@ class Initial:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of all weights."""
+        """The type of all weights."""
         return dtype_of(self.config.precision)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
-        """A population of one for a network that the base station owns; its weights are keyed by `name`."""
+        """Return a population of one for a network that the base station owns; its weights are keyed by `name`."""
         tensors = _tensors(build(factory, self.config.seed, "init", name), self.dtype)
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
         return Population((Cohort(_template(factory), rows, np.array([0])),))
 
     def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> Resting:
-        """Initial models of the clients `ids`, which have the same encoder."""
+        """Return the initial models of the clients `ids`, which have the same encoder.
+
+        Args:
+            encoder: its name.
+            ids: the clients, ascending.
+            shared: prefixes of the parts that are common to all.
+            team: the processes that share the run's clients.
+
+        Raises:
+            ConfigError: the engine cannot run the network.
+            ValueError: a prefix names no part of a model.
+        """
         model, classes = self.config.model, len(self.federation.classes)
         factories = self._factories(encoder)
         for prefix in (shared,) if isinstance(shared, str) else shared:
@@ -68,7 +79,7 @@ class Initial:
         network = self._network(encoder, factories)
 
         def start(part: str, client: int) -> dict[str, Tensor]:
-            """A part's initial tensors: one build for all where the start is common, or the part is."""
+            """Return a part's initial tensors, from one build for all where the start is common, or the part is."""
             own = model.init == "client" and not in_part(part, shared)
             key = (part, names[part], *((client,) if own else ()))
             tensors = _tensors(build(factories[part], self.config.seed, "init", *key), self.dtype)
@@ -89,7 +100,7 @@ class Initial:
         return Resting(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
 
     def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> Resting:
-        """Clients' own numbers beside their models: like the tensors `names`, all `value` at first."""
+        """Return clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
         network = self._network(encoder, self._factories(encoder))
         like = network.state_dict()
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
@@ -99,7 +110,7 @@ class Initial:
         return Resting(network, rows, {}, ids, self.device)
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
-        """What builds the parts of a model."""
+        """Return the functions that build the parts of a model."""
         model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
         return {
             "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
@@ -107,13 +118,13 @@ class Initial:
         }
 
     def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
-        """The architecture with an encoder: one object per run."""
+        """Return the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
             self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
         return self.networks[encoder]
 
     def _shelf(self, size: int, team: Team) -> Shelf:
-        """Where a cohort's records of `size` bytes lie: where those that can be alive at once fit first."""
+        """Choose the place of a cohort's records of `size` bytes: where those that can be alive at once fit first."""
         store = self.config.store
         self.shelves += 1  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
@@ -131,22 +142,25 @@ class Initial:
 
 
 def _template(factory: Callable[[], M]) -> M:
-    """The architecture alone: on the meta device, so that a forgotten tensor is an error and not a stale weight."""
+    """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
     with torch.device("meta"), global_draws("template"):
         return factory()
 
 
 def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Parameters and buffers of a fresh module in the run's arithmetic."""
+    """Return the parameters and buffers of a fresh module in the run's arithmetic."""
     return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
 def _check_network(
     network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
 ) -> None:
-    """Raises ConfigError for a network that the engine cannot run; it is tried out on two images.
+    """Check that the engine can run a network, by trying it out on two images.
 
-    On real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
+    They are real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
+
+    Raises:
+        ConfigError: it has dropout of another kind or a buffer that is not kept, fails, or gives another shape.
     """
     for layer in network.modules():
         if isinstance(layer, _DropoutNd):

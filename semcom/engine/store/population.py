@@ -1,9 +1,9 @@
-"""Populations: every client-held quantity is one tensor with a leading client axis.
+"""Populations: every quantity that clients hold is one tensor with a leading client axis.
 
-Legend: K clients in a population, n rows of one cohort. A part of a model is named by the prefix of its parameters:
+Legend: K clients in a population, n of them in one cohort. A part of a model is named by the prefix of its parameters:
 `"encoder."` or `"head."`. Populations are values: no operation changes one in place.
 
-A cohort is a stack of tensors while it is at work, and rows at rest in a State; `rows` wakes some of them, `put` lays
+A cohort is a stack of tensors while it is at work, and rows at rest in a State; `select` wakes some of them, `put` lays
 them back.
 """
 
@@ -24,18 +24,18 @@ Prefix = str | Sequence[str]
 
 
 def in_part(name: str, part: Prefix) -> bool:
-    """Whether a tensor's name belongs to a part (a prefix, or several; `""` is everything)."""
+    """Return whether a tensor's name belongs to a part (a prefix, or several; `""` is everything)."""
     return name.startswith(part if isinstance(part, str) else tuple(part))
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """Clients with the same architecture.
+    """Clients with the same architecture, as stacks.
 
     Attributes:
         network: the architecture, on the meta device: it holds no weights.
         tensors: parameters and buffers by name, `[n, ...]`; `[1, ...]` for the shared ones.
-        ids: client ids of the rows, ascending, `[n]`.
+        ids: client ids in the order of the stacks, ascending, `[n]`.
         shared: names of the tensors that all clients have in common.
     """
 
@@ -46,22 +46,22 @@ class Cohort:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors lie."""
+        """The device of the tensors."""
         return next(iter(self.tensors.values())).device
 
     def dense(self) -> Cohort:
-        """Itself."""
+        """Return the cohort itself, which is made of stacks already."""
         return self
 
     def select(self, ids: np.ndarray) -> Cohort:
-        """The rows of those `ids` that are in this cohort."""
+        """Return the cohort of those `ids` that are in this one."""
         keep = common(ids, self.ids)
         at = self._at(keep)
         picked = {name: t if name in self.shared else t[at] for name, t in self.tensors.items()}
         return dataclasses.replace(self, tensors=picked, ids=keep)
 
     def put(self, other: Cohort) -> Cohort:
-        """Own tensors with the rows of `other` replaced; shared ones stay."""
+        """Return the cohort with the own tensors of `other`'s clients replaced; shared ones stay."""
         at = self._at(other.ids)
         whole = len(other.ids) == len(self.ids)
         replaced = dict(self.tensors)
@@ -72,16 +72,16 @@ class Cohort:
         return dataclasses.replace(self, tensors=replaced)
 
     def share(self, values: Mapping[str, Tensor]) -> Cohort:
-        """With the tensors in `values`, `[1, ...]`, in common to all."""
+        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
         tensors = {**self.tensors, **{name: t.clone() for name, t in values.items()}}
         return dataclasses.replace(self, tensors=tensors, shared=self.shared | set(values))
 
     def counts(self, part: Prefix) -> int:
-        """How many numbers a part of one model has."""
+        """Return how many numbers a part of one model has."""
         return sum(t[0].numel() for name, t in self.tensors.items() if in_part(name, part))
 
     def _at(self, ids: np.ndarray) -> Tensor:
-        """Row numbers of client ids."""
+        """Return the positions of client ids in the stacks."""
         return torch.as_tensor(np.searchsorted(self.ids, ids), device=self.device)
 
 
@@ -104,36 +104,39 @@ class Resting:
 
     @property
     def shared(self) -> frozenset[str]:
-        """Names of the tensors that all clients have in common."""
+        """The names of the tensors that all clients have in common."""
         return frozenset(self.common)
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors, every row read: `[n, ...]`, `[1, ...]` for the shared ones."""
+        """The tensors by name, every row read: `[n, ...]`, `[1, ...]` for the shared ones."""
         return self.dense().tensors
 
     def dense(self) -> Cohort:
-        """All rows as stacks."""
+        """Return all clients as stacks."""
         return self._gather(self.ids)
 
     def select(self, ids: np.ndarray) -> Cohort:
-        """The rows of those `ids` that are in this cohort, as stacks."""
+        """Return those `ids` that are in this cohort, as stacks."""
         return self._gather(common(ids, self.ids))
 
     def put(self, other: Cohort) -> Resting:
-        """With the rows of `other` as the newest version; shared tensors stay."""
+        """Return the cohort with the clients of `other` as the newest version of their rows; shared tensors stay."""
         if not self.own.layout.places:
             return self
         return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
 
     def share(self, values: Mapping[str, Tensor]) -> Resting | Cohort:
-        """With new values, `[1, ...]`, of tensors in common; where one was the clients' own, no longer at rest."""
+        """Return the cohort with new values, `[1, ...]`, of tensors in common.
+
+        Where one of them was the clients' own, the cohort is no longer at rest.
+        """
         if not self.common.keys() >= values.keys():
             return self.dense().share(values)
         return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
 
     def counts(self, part: Prefix) -> int:
-        """How many numbers a part of one model has."""
+        """Return how many numbers a part of one model has."""
         own = sum(shape.numel() for name, (_, shape, _) in self.own.layout.places.items() if in_part(name, part))
         return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
 
@@ -150,20 +153,20 @@ class Population:
 
     @cached_property
     def ids(self) -> np.ndarray:
-        """Client ids, ascending, `[K]`."""
+        """The client ids, ascending, `[K]`."""
         return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
     def at(self, cohort: Cohort | Resting) -> np.ndarray:
-        """Positions of a cohort's clients in `ids`."""
+        """Return the positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
     def select(self, ids: np.ndarray) -> Population:
-        """The sub-population of some clients (cohorts without one are left out)."""
+        """Return the sub-population of some clients, as stacks (cohorts without one are left out)."""
         picked = (c.select(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
     def narrow(self, ids: np.ndarray) -> Population:
-        """As `select`, but what is at rest stays there until it is asked for."""
+        """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
         picked = (
             dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.select(ids)
             for c in self.cohorts
@@ -171,29 +174,35 @@ class Population:
         return Population(tuple(c for c in picked if len(c.ids)))
 
     def put(self, other: Population) -> Population:
-        """This population with the rows of `other` written back; shared tensors stay as they are."""
+        """Return the population with the clients of `other` written back; shared tensors stay as they are.
+
+        Raises:
+            ValueError: `other` has a cohort that this population has not.
+        """
         by_network = {id(c.network): c for c in other.cohorts}
         if not by_network.keys() <= {id(c.network) for c in self.cohorts}:
-            raise ValueError("rows of another population: they come from `rows` of this one, or of a version of it")
+            raise ValueError(
+                "clients of another population: take those that `select` gives of this one, or of a version of it"
+            )
         return Population(
             tuple(c.put(by_network[id(c.network)].dense()) if id(c.network) in by_network else c for c in self.cohorts)
         )
 
     def share(self, values: Mapping[str, Tensor]) -> Population:
-        """This population with the tensors in `values`, `[1, ...]`, in common to all clients."""
+        """Return the population with the tensors in `values`, `[1, ...]`, in common to all clients."""
         return Population(tuple(c.share(values) for c in self.cohorts))
 
     def take(self, part: Prefix, other: Population) -> Population:
-        """This population with a part (own rows or shared) taken from `other`, which has the same cohorts."""
+        """Return the population with a part (own or shared) taken from `other`, which has the same cohorts."""
         pairs = zip(self.cohorts, other.cohorts, strict=True)
         return Population(tuple(_take(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
 
     def spread(self, part: Prefix = "") -> Population:
-        """This population with the shared tensors of a part copied into one row per client."""
+        """Return the population with a copy of a part's shared tensors for each client."""
         return self._each(lambda c: _spread(c, part))
 
     def map(self, fn: Callable[[str, Tensor], Tensor], part: Prefix = "") -> Population:
-        """This population with `fn(name, tensor)` in place of each tensor of a part."""
+        """Return the population with `fn(name, tensor)` in place of each tensor of a part."""
         return self._each(
             lambda c: dataclasses.replace(
                 c, tensors={name: fn(name, t) if in_part(name, part) else t for name, t in c.tensors.items()}
@@ -201,32 +210,45 @@ class Population:
         )
 
     def numbers(self, part: Prefix) -> np.ndarray:
-        """How many numbers (parameters and buffers) a part has, per client, `[K]`."""
+        """Return how many numbers (parameters and buffers) a part has, per client, `[K]`."""
         counts = np.zeros(len(self.ids), dtype=np.int64)
         for c in self.cohorts:
             counts[self.at(c)] = c.counts(part)
         return counts
 
     def parameters(self, part: Prefix = "") -> tuple[str, ...]:
-        """Names of a part's parameters (not buffers) in the network's order. Raises ValueError for mixed networks."""
+        """Return the names of a part's parameters (not buffers) in the network's order.
+
+        Raises:
+            ValueError: the clients have several architectures.
+        """
         return tuple(name for name, _ in self._only().network.named_parameters() if in_part(name, part))
 
     def named(self, part: Prefix = "") -> dict[str, Tensor]:
-        """A part's tensors by name, `[K, ...]`, shared ones repeated. Raises ValueError for mixed networks."""
+        """Return a part's tensors by name, `[K, ...]`, shared ones repeated.
+
+        Raises:
+            ValueError: the clients have several architectures.
+        """
         cohort = self._only().dense()
         k = len(cohort.ids)
         return {name: t.expand(k, *t.shape[1:]) for name, t in cohort.tensors.items() if in_part(name, part)}
 
     def replaced(self, values: Mapping[str, Tensor]) -> Population:
-        """With `values`, `[K, ...]` by name, as the clients' own. Raises ValueError for mixed networks."""
+        """Return the population with `values`, `[K, ...]` by name, as the clients' own.
+
+        Raises:
+            ValueError: the clients have several architectures.
+        """
         cohort = self._only().dense()
         tensors = {**cohort.tensors, **{name: t.clone() for name, t in values.items()}}
         return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
 
     def one(self, part: Prefix) -> Population:
-        """A population of one with copies of the shared tensors of a part: the base station's own, not a client's.
+        """Return a population of one with copies of a part's shared tensors: the base station's own, not a client's.
 
-        Raises ValueError where clients do not share the part.
+        Raises:
+            ValueError: the clients do not share the part.
         """
         cohort = self.cohorts[0]
         inside = [name for name in cohort.network.state_dict() if in_part(name, part)]
@@ -238,12 +260,12 @@ class Population:
         return Population((Cohort(cohort.network, {name: shared[name].clone() for name in names}, np.array([0])),))
 
     def tensors(self) -> Iterator[Tensor]:
-        """All tensors, cohort by cohort."""
+        """Yield all tensors, cohort by cohort."""
         for c in self.cohorts:
             yield from c.tensors.values()
 
     def _only(self) -> Cohort | Resting:
-        """The one cohort. Raises ValueError for more."""
+        """Return the one cohort; raise ValueError if there are several."""
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
         return self.cohorts[0]
@@ -252,36 +274,34 @@ class Population:
         return Population(tuple(fn(c.dense()) for c in self.cohorts))
 
     def stacks(self) -> tuple[Cohort, ...]:
-        """The cohorts, with all rows as stacks."""
+        """Return the cohorts as stacks."""
         return tuple(c.dense() for c in self.cohorts)
 
 
 def common(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Those `ids` that are `among` ascending ones, ascending; costs what `ids` cost."""
+    """Return those `ids` that are `among` ascending ones, ascending; this costs what `ids` cost."""
     ids = np.unique(ids)
     at = np.searchsorted(among, ids)
     return ids[among[np.minimum(at, len(among) - 1)] == ids]
 
 
 def _take(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:
-    """`mine` with a part of `theirs`, row by row."""
     names = [name for name in mine.tensors if in_part(name, part)]
     tensors = {**mine.tensors, **{name: theirs.tensors[name].clone() for name in names}}
     return dataclasses.replace(mine, tensors=tensors, shared=(mine.shared - set(names)) | (theirs.shared & set(names)))
 
 
 def _spread(cohort: Cohort, part: Prefix) -> Cohort:
-    """`cohort` with the shared tensors of a part as one row per client."""
     names = {name for name in cohort.shared if in_part(name, part)}
     copies = {name: cohort.tensors[name].repeat_interleave(len(cohort.ids), 0) for name in names}
     return dataclasses.replace(cohort, tensors={**cohort.tensors, **copies}, shared=cohort.shared - names)
 
 
 def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]:
-    """Weighted mean over the clients of every tensor of a part, buffers included.
+    """Average every tensor of a part over the clients with weights, buffers included.
 
     Args:
-        pop: K clients with own rows of the part; their cohorts agree in its shapes.
+        pop: K clients, each with its own tensors of the part; their cohorts agree in its shapes.
         part: prefix or prefixes.
         weights: `[K]`, in the order of `pop.ids`, summing to 1.
 
@@ -302,7 +322,7 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
 
 
 def blend(one: Population, other: Population, weight: float | Tensor, part: Prefix = "") -> Population:
-    """weight * one + (1 - weight) * other in a part, buffers included; the rest is as in `one`.
+    """Return weight * one + (1 - weight) * other in a part, buffers included; the rest is as in `one`.
 
     Args:
         one, other: K clients with the same cohorts.
@@ -317,7 +337,7 @@ def blend(one: Population, other: Population, weight: float | Tensor, part: Pref
 
 
 def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
-    """Client i's part becomes the sum over j of weights[i, j] times client j's, buffers included.
+    """Replace client i's part by the sum over j of weights[i, j] times client j's, buffers included.
 
     Args:
         pop: K clients of one architecture.
@@ -335,24 +355,25 @@ def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
 
 
 def gram(pop: Population, part: Prefix = "") -> Tensor:
-    """Inner products of the clients' parameters of a part, float64 `[K, K]`: what cosines and distances are made of.
+    """Return the inner products of the clients' parameters of a part, float64 `[K, K]`, for cosines and distances.
 
     In float64, so that the distance of two models that are nearly equal survives the difference of large products.
-    Raises ValueError where the clients have several architectures.
+
+    Raises:
+        ValueError: the clients have several architectures.
     """
     rows = [t.flatten(1).double() for t in pop.named(pop.parameters(part)).values()]
     return torch.stack([t @ t.T for t in rows]).sum(0)
 
 
 def _at(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
-    """The weights of some rows."""
+    """Return the weights of the clients at some positions."""
     return (
         weight[torch.as_tensor(rows, device=weight.device)] if isinstance(weight, Tensor) and weight.dim() else weight
     )
 
 
 def _blend(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:
-    """`blend` for one architecture."""
     each = isinstance(weight, Tensor) and weight.dim() > 0
     tensors, shared = dict(one.tensors), set(one.shared)
     for name, mine in one.tensors.items():

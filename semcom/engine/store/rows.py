@@ -26,16 +26,16 @@ from semcom.config import RunError
 from semcom.engine.host.ranks import Team
 
 ALIGNMENT = 64
-"""Bytes between possible starts of tensors in a record: a cache line, and a multiple of every number's size."""
+"""The bytes between possible starts of tensors in a record: a cache line, and a multiple of every number's size."""
 
 
 MISFIT = "the checkpoint does not fit this run: a tensor is missing or has another shape"
-"""What a checkpoint of another run is told."""
+"""The error message for a checkpoint of another run."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a row's tensors lie in its record.
+    """The places of a row's tensors in its record.
 
     Attributes:
         places: name -> (first byte, shape, type).
@@ -47,7 +47,7 @@ class Layout:
 
     @staticmethod
     def of(row: Mapping[str, Tensor]) -> Layout:
-        """The layout of rows with tensors like these (without client axis)."""
+        """Return the layout of rows with tensors like these (without client axis)."""
         places, size = {}, 0
         for name, t in row.items():
             places[name] = (size, t.shape, t.dtype)
@@ -55,11 +55,11 @@ class Layout:
         return Layout(places, size)
 
     def values(self) -> dict[str, Any]:
-        """As plain containers."""
+        """Return the layout as plain containers."""
         return {name: [at, list(shape), str(dtype)] for name, (at, shape, dtype) in self.places.items()}
 
     def pack(self, tensors: Mapping[str, Tensor], n: int) -> Tensor:
-        """Stacks `[n, ...]` (or `[1, ...]`, the same for all) as records, uint8 `[n, R]`."""
+        """Copy stacks `[n, ...]` (or `[1, ...]`, the same for all) into records, uint8 `[n, R]`."""
         device = next((t.device for t in tensors.values()), None)
         records = torch.zeros(n, self.size, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
         for name, view in self.unpack(records).items():
@@ -67,7 +67,7 @@ class Layout:
         return records
 
     def unpack(self, records: Tensor) -> dict[str, Tensor]:
-        """Stacks `[n, ...]` that are views of records `[n, R]`."""
+        """Return stacks `[n, ...]` that are views of records `[n, R]`."""
         return {
             name: records[:, at : at + shape.numel() * dtype.itemsize].view(dtype).unflatten(1, shape or (1,))
             if shape
@@ -77,34 +77,34 @@ class Layout:
 
 
 class Shelf(Protocol):
-    """Where records lie; a handle keeps its record alive."""
+    """A place for records; a handle keeps its record alive."""
 
     def keep(self, record: Tensor) -> Any:
-        """Stores a copy of a record `[R]` and returns its handle."""
+        """Store a copy of a record `[R]` and return its handle."""
         ...
 
     def read(self, handle: Any, into: Tensor) -> None:
-        """Copies a record into `[R]`."""
+        """Copy a record into `[R]`."""
         ...
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Records as tensors on a device; a handle is the tensor."""
+    """A shelf of tensors on a device; a handle is the tensor."""
 
     device: torch.device
 
     def keep(self, record: Tensor) -> Tensor:
-        """A copy with storage of its own."""
+        """Return a copy with storage of its own."""
         return record.to(self.device, copy=True)
 
     def read(self, handle: Tensor, into: Tensor) -> None:
-        """Across devices where they differ."""
+        """Copy a record into `[R]`, across devices where they differ."""
         into.copy_(handle)
 
 
 class Slot:
-    """Handle of a record in a file: its place is free again when nothing refers to the handle."""
+    """The handle of a record in a file: its place is free again when nothing refers to the handle."""
 
     def __init__(self, shelf: Disk, index: int, checksum: int) -> None:
         self.shelf, self.index, self.checksum = shelf, index, checksum
@@ -115,15 +115,15 @@ class Slot:
 
 
 class Disk:
-    """Records in a file, each in a slot of R bytes.
+    """A shelf in a file, with each record in a slot of R bytes.
 
     Read and written at positions instead of mapped into memory: a full disk is then an error and not a signal that ends
     the process, and pages do not count as the process's memory.
 
     Args:
         size: R.
-        path: the file, made when it is first needed; what lies in it is kept until it is overwritten (None: an unnamed
-            temporary one).
+        path: the file, made when it is first needed; its content is kept until it is overwritten (None: an unnamed
+            temporary file).
         folder: where a temporary file is made, if there is such a folder (None: where the system has them).
     """
 
@@ -135,7 +135,7 @@ class Disk:
 
     @cached_property
     def file(self) -> FileIO:
-        """Opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
+        """The file, opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
         if self.path is not None:
             return _open(self.path)
         folder = self.folder if self.folder is not None and self.folder.is_dir() else None
@@ -143,11 +143,11 @@ class Disk:
 
     @property
     def descriptor(self) -> int:
-        """Of the open file."""
+        """The descriptor of the open file."""
         return self.file.fileno()
 
     def keep(self, record: Tensor) -> Slot:
-        """Writes a record into a free slot."""
+        """Write a record into a free slot, and return its handle."""
         data = record.cpu().contiguous().numpy().data
         index = self.free.pop() if self.free else self._extend()
         slot = Slot(self, index, zlib.crc32(data))
@@ -157,7 +157,11 @@ class Disk:
         return slot
 
     def read(self, handle: Slot, into: Tensor) -> None:
-        """Reads a record. Raises RunError where the file is too short."""
+        """Read a record into `[R]`.
+
+        Raises:
+            RunError: the file is too short.
+        """
         direct = into.device.type == "cpu" and into.is_contiguous()
         buffer = into if direct else torch.empty(self.size, dtype=torch.uint8)
         if os.preadv(self.descriptor, [buffer.numpy().data], handle.index * self.size) != self.size:
@@ -166,16 +170,17 @@ class Disk:
             into.copy_(buffer)
 
     def sync(self) -> None:
-        """Returns when everything written so far is on the disk."""
+        """Wait until everything written so far is on the disk."""
         if "file" in self.__dict__:  # else nothing was
             os.fsync(self.descriptor)
 
     def claim(self, indices: Sequence[int], checksums: Sequence[int]) -> list[Slot]:
-        """Handles of records that an earlier process wrote; slots that nobody has claimed are free.
+        """Return handles of records that an earlier process wrote; slots that nobody has claimed are free.
 
         Several versions of the rows may have records in common: each has one handle, however often it is claimed.
 
-        Raises RunError where a record is not what was written.
+        Raises:
+            RunError: a record is missing, or is not what was written.
         """
         if (max(indices, default=-1) + 1) * self.size > os.fstat(self.descriptor).st_size:
             raise RunError(f"{self.path}: a row is missing; the file was cut")
@@ -196,13 +201,13 @@ class Disk:
 
 
 def _open(path: Path) -> FileIO:
-    """A file to read and to write at positions, made where there is none, and left as it is where there is one."""
+    """Open a file to read and to write at positions; make it where there is none, and leave its content as it is."""
     return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The own tensors of many clients.
+    """The own tensors of many clients, at rest.
 
     Attributes:
         layout: of each row.
@@ -217,7 +222,7 @@ class Rows:
     changed: Mapping[int, Any] = field(default_factory=dict, repr=False)
 
     def gather(self, ids: Iterable[int], device: torch.device) -> dict[str, Tensor]:
-        """Copies of some rows, `[n, ...]` each."""
+        """Return copies of some rows as stacks, `[n, ...]` each."""
         clients = [int(k) for k in ids]
         records = torch.empty(len(clients), self.layout.size, dtype=torch.uint8, device=device)
         for record, k in zip(records, clients, strict=True):
@@ -228,13 +233,13 @@ class Rows:
         return self.layout.unpack(records)
 
     def replace(self, ids: np.ndarray, tensors: Mapping[str, Tensor]) -> Rows:
-        """These rows with those of `ids` replaced by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
+        """Return the rows with those of `ids` replaced by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
         records = self.layout.pack({name: tensors[name] for name in self.layout.places}, len(ids))
         new = {int(k): self.shelf.keep(record) for k, record in zip(ids, records, strict=True)}
         return replace(self, changed={**self.changed, **new})
 
     def values(self) -> dict[str, Any]:
-        """What a checkpoint stores: the records, or where they lie in their file, which is then on the disk."""
+        """Return what a checkpoint stores: the records, or their places in their file, which is then on the disk."""
         ids = torch.tensor(list(self.changed), dtype=torch.int64)
         values = {"layout": self.layout.values(), "ids": ids}
         if not isinstance(self.shelf, Disk) or self.shelf.path is None:
@@ -244,7 +249,11 @@ class Rows:
         return values | {"file": self.shelf.path.name, "slots": torch.tensor(where, dtype=torch.int64).view(-1, 2)}
 
     def restored(self, values: Any, ids: np.ndarray, folder: Path | None, team: Team) -> Rows:
-        """Rows of the clients `ids` as `values` of an earlier process describe them; see `checkpoint.restore`."""
+        """Return the rows of the clients `ids` that `values` of an earlier process describe; see `checkpoint.restore`.
+
+        Raises:
+            RunError: the values do not fit this run, or the file of the records is missing or damaged.
+        """
         if not self._fit(values, ids):
             raise RunError(MISFIT)
         clients = values["ids"].tolist()
@@ -255,7 +264,7 @@ class Rows:
         return replace(self, changed=dict(zip(clients, handles, strict=True)))
 
     def _fit(self, values: Any, ids: np.ndarray) -> bool:
-        """Whether `values` are rows of these clients, one each, with this layout: who made a file may have erred."""
+        """Return whether `values` are rows of these clients, one each, with this layout: a file may hold anything."""
         if not isinstance(values, dict) or values.get("layout") != self.layout.values():
             return False
         clients, slots, records = (values.get(name) for name in ("ids", "slots", "records"))
@@ -272,7 +281,7 @@ class Rows:
         return whole and len(records) == n
 
     def _record(self, handle: Any) -> Tensor:
-        """A record on the host; one that lies there is not copied, as no record ever changes."""
+        """Return a record on the host; one that lies there is not copied, as no record ever changes."""
         if isinstance(handle, Tensor) and handle.device.type == "cpu":
             return handle
         record = torch.empty(self.layout.size, dtype=torch.uint8)
@@ -280,7 +289,7 @@ class Rows:
         return record
 
     def _from_file(self, values: dict[str, Any], folder: Path | None, team: Team) -> list[Any]:
-        """Handles of records that lie in a file of rank 0; where it is this shelf's own, they stay where they are."""
+        """Return handles of records in a file of rank 0; they stay where they are if it is this shelf's own file."""
         held: list[Slot] = []
         mine = False
         if team.rank == 0 and len(values["slots"]):
@@ -305,5 +314,5 @@ class Rows:
 
 
 def _is_tensor(value: Any, dtype: torch.dtype, *shape: int) -> TypeGuard[Tensor]:
-    """Whether something from a file is a tensor of this type and shape."""
+    """Return whether something from a file is a tensor of this type and shape."""
     return isinstance(value, Tensor) and value.dtype == dtype and value.shape == shape

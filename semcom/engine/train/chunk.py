@@ -1,4 +1,4 @@
-"""How many clients to train at once: `--chunk auto`."""
+"""The number of clients to train at once: `--chunk auto`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from semcom.engine.host.memory import SHARE, free_memory
 from semcom.engine.train.visit import EVAL_BATCH
 
 COPIES = 5
-"""Of a client's weights while it trains: its row, its gradient, Adam's two moments, and one on the way."""
+"""Copies of a client's weights while it trains: its own, its gradient, Adam's two moments, and one on the way."""
 PASSES = 3
-"""Of its activations: kept for the backward pass, their gradients, and what a layer needs meanwhile."""
+"""Copies of its activations: kept for the backward pass, their gradients, and what a layer needs meanwhile."""
 
 
 def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
-    """Clients at once: one where a convolution on a CPU is at work, else what a third of the free memory holds.
+    """Choose the number of clients to train at once: one where a CPU convolves, else what a third of the memory holds.
 
-    On a CPU one client's convolution fills the core and the cache, and a stack of clients only leaves them; matrix
+    On a CPU, one client's convolution fills the core and the cache, so a stack of clients only leaves them. Matrix
     products of small networks leave the core idle between operations, and an accelerator is idle without a stack.
 
     Args:
@@ -29,6 +29,9 @@ def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.d
         batch: mini-batch size.
         device: where it will train.
         itemsize: bytes of a number.
+
+    Returns:
+        the number of clients, at least 1.
     """
     if device.type == "cpu" and any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules()):
         return 1
@@ -36,7 +39,7 @@ def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.d
 
 
 def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
-    """About how many bytes one client's training takes, or its tests where these take more.
+    """Estimate the bytes that one client's training takes, or its tests where these take more.
 
     The network is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
     """
@@ -63,7 +66,7 @@ def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int =
 
 
 def _numbers(output: Any) -> int:
-    """How many numbers a layer gives, also one that gives several tensors."""
+    """Count the numbers that a layer gives, in one tensor or in several."""
     if isinstance(output, Tensor):
         return output.numel()
     return sum(_numbers(part) for part in output) if isinstance(output, tuple | list) else 0

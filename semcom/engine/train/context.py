@@ -1,4 +1,4 @@
-"""What goes into a training beside the models, and what comes out of it.
+"""The inputs of a training beside the models, and its result.
 
 Legend: n clients in training, k of them in a chunk, S steps.
 """
@@ -15,20 +15,20 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch, StackedModel
 
 Log = dict[str, Tensor]
-"""Name -> a value per client."""
+"""The logged values: name -> a value per client."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a method hands to its objective; it comes back, cut to the chunk and the step, as the `Context`.
+    """The inputs that a method hands to its objective; they come back, cut to the chunk and the step, as the `Context`.
 
     Attributes:
-        per_client: tensors with a row per client, `[n, ...]`, in the order of the population's ids.
+        per_client: tensors per client, `[n, ...]`, in the order of the population's ids.
         common: tensors that all clients have in common.
-        per_step: `[S, ...]`, a row per step, for a network of the base station, which trains without clients' data.
+        per_step: tensors per step, `[S, ...]`, for a network of the base station, which trains without clients' data.
         carry: accumulators per client, `[n, ...]`, that the objective changes in place; a changed copy is returned.
         anchors: other models of the clients, for their weights.
-        frozen: the same for models that are called on batches: each has its own draws of the link.
+        frozen: other models of the clients that are called on batches: each has its own draws of the link.
     """
 
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
@@ -41,13 +41,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Context:
-    """What an objective gets besides the model and the batch.
+    """The inputs of an objective besides the model and the batch.
 
     Attributes:
-        per_client: of `Given`, frozen, `[k, ...]` each.
-        common: of `Given`.
-        per_step: of `Given`, the row of this step.
-        carry: of `Given`, `[k, ...]`.
+        per_client: those of `Given`, without gradients, `[k, ...]` each.
+        common: those of `Given`.
+        per_step: those of `Given` for this step.
+        carry: those of `Given`, `[k, ...]`.
         models: anchors and frozen models, in evaluation mode.
         takes: further mini-batches of the step.
     """
@@ -80,7 +80,7 @@ Objective = Loss | Gradient
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training gave.
+    """The result of a training.
 
     Attributes:
         models: the trained population, in the order of the one that was given.

@@ -1,4 +1,4 @@
-"""Gradients and steps on stacks of clients: what trains a chunk, whatever it is trained for."""
+"""Gradients and steps on stacks of clients, whatever the chunk is trained for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semcom.engine.store.population import Cohort, in_part
 from semcom.engine.train.forward import channels_last
 
 Project = Callable[[str, Tensor], Tensor]
-"""`(name, leaf [k, ...]) -> leaf` as it may be: what holds after every step."""
+"""The function `(name, leaf [k, ...]) -> leaf` that puts a leaf where it may be, after every step."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Optimizer:
 
     @property
     def base_lr(self) -> float:
-        """The rate torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
+        """The rate that torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
         return max(self.lr) if isinstance(self.lr, tuple) else self.lr
 
     def scaled(self, factor: float) -> Optimizer:
@@ -42,13 +42,13 @@ class Optimizer:
         return replace(self, lr=lr)
 
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
-        """A client's rate over `base_lr`, `[n]`, at most 1; None where all are equal."""
+        """Return the clients' rates over `base_lr`, `[n]`, at most 1; None where all are equal."""
         if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:
             return None
         return np.array(self.lr)[ids] / self.base_lr
 
     def build(self, leaves: list[Tensor]) -> torch.optim.Optimizer:
-        """torch's optimiser on stacked leaves; `fused` is torch's fastest form on CPU and CUDA."""
+        """Build torch's optimiser on stacked leaves; `fused` is its fastest form on CPU and CUDA."""
         if self.name == "sgd":
             return torch.optim.SGD(
                 leaves, self.base_lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
@@ -57,7 +57,7 @@ class Optimizer:
 
 
 class Diverged(Exception):
-    """A loss, or a weight, that is not finite; `clients` are the ids (none for a network of the base station)."""
+    """A loss or a weight that is not finite; `clients` are the ids (none for a network of the base station)."""
 
     def __init__(self, stream: str, clients: Sequence[int]) -> None:
         where = f"client {', '.join(map(str, clients))}" if clients else f"the base station's {stream}"
@@ -66,7 +66,7 @@ class Diverged(Exception):
 
 
 class Chunk:
-    """One chunk in training: the working copy of its rows, its optimiser, and the cut to clients still active."""
+    """A chunk in training: a working copy of its models, its optimiser, and the cut to the clients still active."""
 
     def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...], optimizer: Optimizer) -> None:
         self.cohort, self.ids = cohort, cohort.ids[order]
@@ -85,7 +85,7 @@ class Chunk:
         self.n = len(order)
 
     def cut(self, n: int) -> None:
-        """Leaves only the first n clients in training; prefix views, so that the others do not move by a bit."""
+        """Leave only the first n clients in training; as prefix views, so that the others do not move by a bit."""
         if n == self.n:
             return
         for group in self.optimizer.param_groups:
@@ -100,20 +100,28 @@ class Chunk:
         return view
 
     def fixed(self) -> dict[str, Tensor]:
-        """Frozen parameters and buffers of the active clients."""
+        """Return the frozen parameters and the buffers of the active clients."""
         return {n: t[: self.n] for n, t in self.stack.items() if n not in self.leaves}
 
     def differentiate(self, loss: Tensor) -> None:
-        """Gradients of the clients' losses `[n]`. Raises RuntimeError for another shape or an unused leaf."""
+        """Compute the gradients of the clients' losses `[n]`.
+
+        Raises:
+            RuntimeError: the losses have another shape, or do not use a leaf.
+        """
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
         self.follow(gradients(loss, self.leaves))
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
-        """Takes `grads`, one for each leaf, as what the optimiser descends. Raises RuntimeError for another shape."""
+        """Take `grads`, one for each leaf, as what the optimiser descends.
+
+        Raises:
+            RuntimeError: other names or another shape than those of the leaves.
+        """
         if grads.keys() != self.leaves.keys():
             odd = ", ".join(sorted(grads.keys() ^ self.leaves.keys()))
-            raise RuntimeError(f"there must be one gradient for each leaf in training; it is otherwise with {odd}")
+            raise RuntimeError(f"each leaf in training takes one gradient; these names do not match: {odd}")
         for name, leaf in self.leaves.items():
             grad = grads[name].detach()
             if grad.shape != leaf.shape:
@@ -121,7 +129,7 @@ class Chunk:
             leaf.grad = grad if _lie_alike(grad, leaf) else torch.empty_like(leaf).copy_(grad)
 
     def step(self) -> None:
-        """One step of the optimiser."""
+        """Take one step of the optimiser."""
         leaves = list(self.leaves.values())
         before = None if self.scale is None else [leaf.detach().clone() for leaf in leaves]
         self.optimizer.step()
@@ -129,13 +137,13 @@ class Chunk:
             self._rescale(leaves, before)
 
     def project(self, project: Project) -> None:
-        """Puts every leaf where it may be."""
+        """Apply `project` to every leaf."""
         with torch.no_grad():
             for name, leaf in self.leaves.items():
                 leaf.copy_(project(name, leaf))
 
     def _rescale(self, leaves: list[Tensor], before: list[Tensor]) -> None:
-        """Scales each client's row of the update to its own rate."""
+        """Scale each client's update to its own rate."""
         assert self.scale is not None
         with torch.no_grad():
             for leaf, old in zip(leaves, before, strict=True):
@@ -143,21 +151,22 @@ class Chunk:
                 leaf.copy_(old + scale * (leaf - old))
 
     def finite(self) -> Tensor:
-        """Whether all of a client's trained numbers are finite, bool `[k]`: the last update shows in no loss."""
+        """Return whether all trained numbers of a client are finite, bool `[k]`: the last update shows in no loss."""
         rows = [self.stack[name].detach().flatten(1).isfinite().all(1) for name in self.leaves]
         return torch.stack(rows).all(0)
 
     def result(self) -> Cohort:
-        """The trained rows as a cohort, in ascending order of ids."""
+        """Return the trained models as a cohort, in ascending order of ids."""
         back = torch.as_tensor(np.argsort(self.ids), device=next(iter(self.stack.values())).device)
         tensors = {n: t if n in self.shared else t.detach()[back] for n, t in self.stack.items()}
         return replace(self.cohort, tensors=tensors, ids=np.sort(self.ids), shared=self.shared)
 
 
 def gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
+    """Return the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
 
-    Raises RuntimeError for a leaf that the losses do not use.
+    Raises:
+        RuntimeError: the losses do not use a leaf.
     """
     grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
@@ -167,10 +176,10 @@ def gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors of one shape have the same order in memory, as a fused optimiser takes for granted."""
+    """Return whether two tensors of one shape have the same order in memory, as a fused optimiser takes for granted."""
     return all(a == b for a, b, n in zip(one.stride(), other.stride(), one.shape, strict=True) if n > 1)
 
 
 def _pick(stack: Tensor, at: Tensor, shared: bool) -> Tensor:
-    """Rows `at` of a stack as a copy; a shared tensor gives each its own."""
+    """Return a copy of the clients at positions `at`; each gets its own copy of a shared tensor."""
     return stack.repeat_interleave(len(at), 0) if shared else stack[at]

@@ -1,4 +1,4 @@
-"""What the ranks of a run tell each other after a phase of training, so that each has all of it."""
+"""The exchange between the ranks of a run after a phase of training, so that each has all of its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semcom.engine.store.rows import Layout
 
 @dataclass(frozen=True)
 class Done:
-    """What training gave: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite."""
+    """The result of a phase: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite."""
 
     trained: Population
     log: dict[str, Tensor]
@@ -25,7 +25,7 @@ class Done:
 
 
 def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:
-    """What all ranks did, each the clients of `pop` at its positions in `parts`."""
+    """Merge the results of all ranks, each of which trained the clients of `pop` at its positions in `parts`."""
     device = done.finite.device
     small = team.exchange({kind: _on_host(values) for kind, values in _small(done).items()})
     back = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device)
@@ -41,12 +41,11 @@ def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray
 
 
 def _small(done: Done) -> dict[str, dict[str, Tensor]]:
-    """What is exchanged as it is, by kind."""
+    """Return the values that are exchanged as they are, by kind."""
     return {"log": done.log, "carried": done.carried, "finite": {"finite": done.finite}}
 
 
 def _on_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Off the accelerator."""
     return {name: t.cpu() for name, t in values.items()}
 
 
@@ -58,7 +57,7 @@ def _exchange(
     parts: Sequence[np.ndarray],
     team: Team,
 ) -> Cohort:
-    """A cohort with the trained rows of all ranks; what is frozen is everywhere as it was."""
+    """Return a cohort with what all ranks have trained; what is frozen is everywhere as it was."""
     layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
     owners = [common(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])

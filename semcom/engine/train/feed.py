@@ -1,4 +1,4 @@
-"""What a chunk in training is fed, step by step: batches and draws for clients, nothing for the base station."""
+"""The feed of a chunk in training, step by step: batches and draws for clients, neither for the base station."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from semcom.engine.train.plan import Schedule, pad
 
 @dataclass(frozen=True)
 class Step:
-    """What one step works with: the mini-batch, the models as they stand, and the step's part of the context."""
+    """The inputs of one step: the mini-batch, the models as they stand, and the step's part of the context."""
 
     batch: Batch | None
     model: StackedModel
@@ -32,7 +32,7 @@ class Step:
 
 
 class Feed(Protocol):
-    """The steps of a chunk."""
+    """The steps of a chunk, one after another."""
 
     steps: int
 
@@ -41,12 +41,12 @@ class Feed(Protocol):
         ...
 
     def take(self, step: int) -> Step:
-        """Return what a step works with, after the chunk was cut to its active clients."""
+        """Return the inputs of a step, after the chunk was cut to its active clients."""
         ...
 
 
 class ClientFeed:
-    """Mini-batches of a chunk of clients, with the draws for each."""
+    """The mini-batches of a chunk of clients, with the draws for each."""
 
     def __init__(self, session: Session, chunk: Chunk, train: tuple[str, ...], given: Given, phase: Phase) -> None:
         draws, ids = session.draws, chunk.ids
@@ -75,7 +75,7 @@ class ClientFeed:
         return self.schedule.active(step)
 
     def take(self, step: int) -> Step:
-        """Return what a step works with."""
+        """Return the inputs of a step, after the chunk was cut to its active clients."""
         cut, draws, chunk = self.schedule.cut(step), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
@@ -93,7 +93,7 @@ class ClientFeed:
 
 
 class ServerFeed:
-    """Steps of a network of the base station, which trains without clients' data."""
+    """The steps of a network of the base station, which trains without clients' data."""
 
     def __init__(self, chunk: Chunk, train: tuple[str, ...], given: Given, phase: Phase) -> None:
         self.chunk, self.train, self.per_step = chunk, train, given.per_step
@@ -111,7 +111,7 @@ class ServerFeed:
 
 
 def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
-    """Return the models of the clients `ids` of one architecture, in this order."""
+    """Return the models of the clients `ids`, which have one architecture, in this order."""
     (cohort,) = pop.select(ids).stacks()
     at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
     tensors = {n: t if n in cohort.shared else channels_last(t[at]) for n, t in cohort.tensors.items()}
@@ -119,5 +119,5 @@ def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
 
 
 def _own_first(cohort: Cohort, n: int) -> dict[str, Tensor]:
-    """Return the first n rows of what clients do not share, and all that they do."""
+    """Return the first n clients' own tensors, and all shared ones."""
     return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}

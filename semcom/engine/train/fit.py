@@ -40,14 +40,14 @@ class Fit:
     project: Project | None
 
     def __call__(self, pop: Population) -> Fitted:
-        """Train every client of `pop`: this rank its part of them."""
+        """Train every client of `pop`; each rank trains its part of them."""
         fed = self._is_fed(pop.cohorts[0].network)
         team = self.session.team if fed else ALONE
         sizes = [self._sizes(int(k)) if fed else [] for k in pop.ids]
         if fed:
             self.session.tally.features(pop.ids, [batches * (1 + len(self.phase.takes)) for batches in sizes])
         samples = np.array([sum(batches) for batches in sizes])
-        # What a pass costs is not known here; with the number of weights it grows.
+        # The cost of a pass is not known here; it grows with the number of weights.
         parts = team.share((samples + 1) * pop.numbers(self.train))
         mine = parts[team.rank]
         done = self._own(pop.select(pop.ids[mine]), mine)
@@ -63,7 +63,7 @@ class Fit:
         return self.session.draws.sizes(client, self.phase)
 
     def _is_fed(self, network: nn.Module) -> bool:
-        """Return whether it trains on clients' data: a network of the base station does not."""
+        """Return whether the network trains on clients' data; one of the base station does not."""
         return isinstance(network, SplitModel) and not self.given.per_step
 
     def _own(self, pop: Population, at: np.ndarray) -> Done:
@@ -122,7 +122,7 @@ class Fit:
         done.note(where, finite & chunk.finite(), carry, means.result())
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
-        """Find what the optimiser descends in a step; return the loss `[k]` and what else is logged."""
+        """Compute what the optimiser descends in a step; return the loss `[k]` and the other logged values."""
         clock = self.session.clock
         if isinstance(self.objective, Gradient):
             with clock.fine("gradient"):
@@ -139,7 +139,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Collected:
-    """What the chunks of a rank have given so far, `[n, ...]` each, and the context that they are cut from."""
+    """The results of a rank's chunks so far, `[n, ...]` each, and the context that the chunks are cut from."""
 
     per_client: Mapping[str, Tensor]
     carried: dict[str, Tensor]
@@ -147,7 +147,7 @@ class Collected:
     finite: Tensor
 
     def note(self, where: Tensor, finite: Tensor, carried: Mapping[str, Tensor], means: Log) -> None:
-        """Write down what a chunk of the clients at `where` gave."""
+        """Note the results of a chunk of the clients at `where`."""
         self.finite[where] = finite
         for name, t in carried.items():
             self.carried[name][where] = t
@@ -157,7 +157,7 @@ class Collected:
 
 
 class Means:
-    """Means per client of logged values over the samples of the last epoch (over all steps without data)."""
+    """The means per client of logged values over the samples of the last epoch (without data: over all steps)."""
 
     def __init__(self, n: int, device: torch.device) -> None:
         self.sums: Log = {}
@@ -174,7 +174,7 @@ class Means:
             total[:n] += torch.where(weight > 0, value.detach().double() * weight, 0.0)
 
     def result(self) -> Log:
-        """Return name -> `[n]`."""
+        """Return the means by name, `[n]` each."""
         return {name: total / self.count for name, total in self.sums.items()}
 
 
@@ -183,7 +183,7 @@ def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
 
 
 def _join(parts: Sequence[Cohort]) -> Cohort:
-    """Return the chunks of one cohort as one again, in ascending order of ids."""
+    """Join the chunks of a cohort, in ascending order of ids."""
     if len(parts) == 1:
         return parts[0]
     ids = np.concatenate([p.ids for p in parts])

@@ -29,7 +29,7 @@ class Batch:
         mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
         last: whether the step belongs to the client's last epoch of the phase, bool `[k]`.
         classes: C.
-        signals: what each model that is called on it meets on the way, by the model's name.
+        signals: realisation that the batch meets on its way through each model, by the model's name.
         uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, where the phase asks for them.
     """
 
@@ -43,16 +43,16 @@ class Batch:
 
     @property
     def weight(self) -> Tensor:
-        """1 for samples, 0 for padding, `[k, b]` in the dtype of `x`."""
+        """The weight of each sample: 1, or 0 in padding, `[k, b]` in the dtype of `x`."""
         return torch.ones_like(self.y, dtype=self.x.dtype) if self.mask is None else self.mask.to(self.x.dtype)
 
     @property
     def count(self) -> Tensor:
-        """Samples per client, `[k]` in the dtype of `x`."""
+        """The number of samples per client, `[k]` in the dtype of `x`."""
         return self.weight.sum(1)
 
     def mean(self, values: Tensor) -> Tensor:
-        """Mean over each client's samples: `[k, b] -> [k]`."""
+        """Return the mean over each client's samples: `[k, b] -> [k]`."""
         if self.mask is None:
             return values.mean(1)
         return torch.where(self.mask, values, 0).sum(1) / self.mask.sum(1)
@@ -60,15 +60,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Signal:
-    """What the samples of a stack of clients meet on the way through one model during one step.
+    """The realisations that the samples of a stack of clients meet on the way through one model during one step.
 
     Attributes:
-        up: realisation of the uplink, a row per visited sample, `[k, b, ...]` each.
-        up_snr_db: `[k]`.
+        up: realisation of the uplink, one entry per visited sample, `[k, b, ...]` each.
+        up_snr_db: SNR of the uplink, `[k]`.
         down: realisation of the gradients' downlink; None where gradients are exact.
-        down_snr_db: `[k]`.
+        down_snr_db: SNR of the downlink, `[k]`.
         meter, down_meter: where the received SNR is measured.
-        keep: what each dropout layer keeps of each sample, by the name of its buffer, `[k, b, ...]`.
+        keep: units of each sample that each dropout layer keeps, by the name of its buffer, `[k, b, ...]`.
     """
 
     up: Mapping[str, Tensor]
@@ -89,9 +89,9 @@ class StackedModel:
         params: trainable leaves by name, `[k, ...]`.
         fixed: everything else (frozen parameters, buffers), `[k, ...]`, or `[1, ...]` where clients share it.
         train: prefixes of the parts in training mode.
-        link: what lies between encoder and head; None: nothing.
-        autocast: what the networks' products are rounded to, if they are; features and logits are not.
-        name: under which a batch holds what this model meets on the way ("": the model in training).
+        link: the link between encoder and head; None: nothing lies between them.
+        autocast: type that the networks' products are rounded to, or None; features and logits are not rounded.
+        name: the key of this model's signals in a batch ("": the model in training).
         track: whether a pass in training mode moves BatchNorm's running statistics.
     """
 
@@ -112,7 +112,7 @@ class StackedModel:
     def __call__(
         self, batch: Batch, instead: Mapping[str, Tensor] | None = None, *, track: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Received features `[k, b, d]` and logits `[k, b, C]`.
+        """Return received features `[k, b, d]` and logits `[k, b, C]`.
 
         Args:
             batch: the images.
@@ -125,17 +125,18 @@ class StackedModel:
         return features, self.decode(features, batch)
 
     def encode(self, batch: Batch) -> Tensor:
-        """Features before the link, `[k, b, d]`."""
+        """Return the features before the link, `[k, b, d]`."""
         return self._part("encoder.", batch.x, batch)
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
-        """Logits of received features, `[k, b, d] -> [k, b, C]`; `batch` is the one that they are of, if any."""
+        """Return the logits of received features, `[k, b, d] -> [k, b, C]`; `batch` is theirs, if there is one."""
         return self._part("head.", features, batch)
 
     def receive(self, features: Tensor, batch: Batch) -> Tensor:
-        """Features after the link, `[k, b, d] -> [k, b, d]`.
+        """Return the features after the link, `[k, b, d] -> [k, b, d]`.
 
-        Raises RuntimeError where nothing was drawn for this model: it was given to `fit` for its weights alone.
+        Raises:
+            RuntimeError: nothing was drawn for this model, which was given to `fit` for its weights alone.
         """
         if self.link is None:
             return features
@@ -157,12 +158,12 @@ class StackedModel:
         )
 
     def output(self) -> Tensor:
-        """Output of a network that takes no input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
+        """Return the output of a network that takes no input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
         self.network.train(True)
         return self._stacked(self.network, self.tensors, None)
 
     def _part(self, prefix: str, x: Tensor, batch: Batch | None) -> Tensor:
-        """One part on `x` `[k, b, ...]`; in evaluation mode a part that clients share runs once, on all samples."""
+        """Run one part on `x` `[k, b, ...]`; in evaluation mode a part that clients share runs once, on all samples."""
         module = self.network.get_submodule(prefix.rstrip("."))
         training = in_part(prefix, self.train)
         module.train(training)
@@ -177,7 +178,7 @@ class StackedModel:
     def _of_training(
         self, prefix: str, module: nn.Module, tensors: Mapping[str, Tensor], batch: Batch | None
     ) -> dict[str, Tensor]:
-        """Buffers that only training mode has: masks of padding and of dropout, and statistics to be spoilt."""
+        """Return the buffers that only training has: masks of padding and dropout, copies of untracked statistics."""
         found: dict[str, Tensor] = {}
         norms = _batchnorms(module)
         if batch is not None and batch.mask is not None:
@@ -191,7 +192,7 @@ class StackedModel:
         return found
 
     def _stacked(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Tensor:
-        """The module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
+        """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
         like = next(iter(tensors.values())) if x is None else x
         if self.autocast is None:
             return _stacked(module, tensors, x)
@@ -200,21 +201,21 @@ class StackedModel:
 
 
 def channels_last(stack: Tensor) -> Tensor:
-    """Weights of convolutions `[k, out, in, h, w]` as they lie best beside channels-last images; others as they are.
+    """Return weights of convolutions `[k, out, in, h, w]` in the order of channels-last images, others unchanged.
 
-    With both in one order a convolution on a CPU is up to twice as fast as with the weights in torch's usual one.
+    With both in one order, a convolution on a CPU is up to twice as fast as with the weights in torch's usual order.
     """
     return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
 
 @lru_cache(maxsize=256)
 def _batchnorms(module: nn.Module) -> tuple[str, ...]:
-    """Prefixes of the batch normalisations inside a module."""
+    """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
 def _stacked(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Tensor:
-    """The module with k sets of tensors on `x` `[k, ...]` (None: no input); `k == 1` does without vmap."""
+    """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input); `k == 1` needs no vmap."""
     k = len(next(iter(tensors.values()))) if x is None else len(x)
     if k == 1:
         args = () if x is None else (x.squeeze(0),)

@@ -1,4 +1,4 @@
-"""What a phase of training visits: how many epochs or steps, which samples, which draws go with them."""
+"""The phases of training: how many epochs or steps they take, which samples they visit, and with which draws."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Take:
     """A further mini-batch of each step, with its own draws of the link, of the same size as the main one.
 
     Attributes:
-        name: under which the objective finds it in `context.takes`; it names its draws.
+        name: the key of the mini-batch in `context.takes`, and the name of its draws.
         same: whether it holds the main batch's samples again; otherwise it follows an order of its own.
     """
 
@@ -33,8 +33,8 @@ class Phase:
         steps: steps instead of epochs (None: `train.local_steps`, unless epochs are given).
         fraction: part of a client's samples that is visited at all, drawn per round and stream; at least one sample.
         takes: further mini-batches of each step.
-        uniforms: p: keyed numbers in [0, 1) per visited sample, in `batch.uniforms` `[k, b, p]`.
-        log: what stands before the names of logged values (None: the name, or a stream that is not "train").
+        uniforms: p, the number of keyed numbers in [0, 1) per visited sample, in `batch.uniforms` `[k, b, p]`.
+        log: prefix of the names of logged values (None: the phase's name, or else a stream that is not "train").
     """
 
     name: str = ""
@@ -47,7 +47,7 @@ class Phase:
     log: str | None = None
 
     def draws(self, *also: str) -> str:
-        """Return the name of the phase's draws, or of those of a take or of another model in it."""
+        """Return the name of the phase's draws, or of the draws of a take or of another model in it."""
         return "/".join(part for part in (self.stream, self.name, *also) if part)
 
     def samples(self, owned: int) -> int:

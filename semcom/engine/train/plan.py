@@ -1,7 +1,7 @@
-"""What each client visits in a phase, in which order, and where its steps find their rows.
+"""The order in which each client visits its samples in a phase, and the positions of each step in that order.
 
-A draw (noise, fading) covers a client's whole phase with one row per visited sample; a step takes its rows from it.
-So neither padding nor a partial batch shifts a draw.
+A draw (noise, fading) covers a client's whole phase with one entry per visited sample; a step takes its entries from
+it. So neither padding nor a partial batch shifts a draw.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semcom.engine.random import keyed
 
 @dataclass(frozen=True)
 class Plan:
-    """One client's phase.
+    """The plan of one client's phase.
 
     Attributes:
         order: indices into the federation's images in visiting order, `[N]`.
@@ -32,17 +32,17 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """S: number of steps."""
+        """The number of steps, S."""
         return len(self.sizes)
 
 
 def plan(table: Tensor, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
-    """A client's visiting order: every epoch is a new permutation, cut into mini-batches; the last one may be smaller.
+    """Draw a client's visiting order: every epoch is a new permutation, cut into mini-batches; the last may be smaller.
 
     Args:
         table: the client's samples, `[D_k]`.
         sizes: its mini-batches, epoch after epoch; the last epoch may be cut short.
-        samples: how many samples an epoch visits; fewer than D_k are drawn once, by the first permutation.
+        samples: number of samples that an epoch visits; fewer than D_k are drawn once, by the first permutation.
         key: names the draws.
     """
     generator = keyed(table.device, *key)
@@ -59,12 +59,12 @@ def plan(table: Tensor, sizes: list[int], samples: int, key: Sequence[object]) -
 
 
 def batch_sizes(n: int, batch: int) -> list[int]:
-    """Sizes of the mini-batches that n samples are cut into."""
+    """Return the sizes of the mini-batches that n samples are cut into."""
     return [min(batch, n - i) for i in range(0, n, batch)]
 
 
 def pad(rows: Sequence[Tensor]) -> Tensor:
-    """Per-client rows `[N_i, ...]` as one tensor `[k, max N, ...]`, zeros behind."""
+    """Stack tensors of clients, `[N_i, ...]`, into one `[k, max N, ...]`, with zeros at the end."""
     if len({len(r) for r in rows}) == 1:
         return torch.stack(list(rows))
     out = rows[0].new_zeros(len(rows), max(len(r) for r in rows), *rows[0].shape[1:])
@@ -76,7 +76,8 @@ def pad(rows: Sequence[Tensor]) -> Tensor:
 class Schedule:
     """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
 
-    What the steps need lies on the device before the first one: an accelerator is never waited for, nor waits.
+    All that the steps need lies on the device before the first one: the host never waits for an accelerator, nor the
+    accelerator for the host.
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
@@ -102,11 +103,11 @@ class Schedule:
             self._rows = torch.arange(len(plans), device=self.order.device)[:, None]
 
     def active(self, step: int) -> int:
-        """Number of clients that have not finished before a step."""
+        """Return the number of clients that have not finished before a step."""
         return int(self._active[step])
 
     def cut(self, step: int) -> Cut:
-        """Where the active clients' rows of a step are."""
+        """Return the positions of a step's samples, for the active clients."""
         n, width = self.active(step), self._width(step)
         last, start = self._last[:n, step], int(self._starts[0, step])
         if self._aligned[step]:
@@ -115,11 +116,11 @@ class Schedule:
         return Cut(n, last, mask, (self._rows[:n], self._at[:n, step, :width]), None)
 
     def _width(self, step: int) -> int:
-        """b: size of the largest mini-batch."""
+        """Return b, the size of the largest mini-batch."""
         return int(self._sizes[:, step].max())
 
     def _is_aligned(self, step: int) -> bool:
-        """Whether all active clients take the same positions of their rows: a slice then does for an index."""
+        """Return whether all active clients take the same positions of their orders: a slice then does for an index."""
         n = self.active(step)
         sizes, starts = self._sizes[:n, step], self._starts[:n, step]
         return bool((sizes == sizes[0]).all() and (starts == starts[0]).all())
@@ -127,7 +128,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Cut:
-    """The rows of one step: `n` active clients, `last` `[n]`, padding `mask` `[n, b]` or None, and positions."""
+    """The positions of one step's samples.
+
+    Attributes:
+        n: number of active clients.
+        last: whether the step belongs to the client's last epoch, bool `[n]`.
+        mask: False in padding, `[n, b]`; None where nothing is padded.
+        at: index of client and position; None where a slice does.
+        span: slice of positions, the same for all clients; None where it takes an index.
+    """
 
     n: int
     last: Tensor
@@ -136,7 +145,7 @@ class Cut:
     span: slice | None
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """`[k, N, ...] -> [n, b, ...]`; padding repeats a row of the client."""
+        """Cut a step out of a phase: `[k, N, ...] -> [n, b, ...]`; padding repeats one of the client's samples."""
         if self.span is not None:
             return rows[: self.n, self.span]
         assert self.at is not None

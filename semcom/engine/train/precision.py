@@ -12,22 +12,22 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 PRODUCTS = (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
-"""Functions whose tensors are the factors of products, and what is added to these."""
+"""The functions whose tensors are the factors of products, and what is added to these."""
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """In what weights, features and losses are kept."""
+    """Return the type in which weights, features and losses are kept."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
 def autocast_of(precision: str) -> torch.dtype | None:
-    """What the factors of products are rounded to by autocast, if they are."""
+    """Return the type to which autocast rounds the factors of products, or None."""
     return torch.bfloat16 if precision == "bf16" else None
 
 
 @contextmanager
 def casting(dtype: torch.dtype | None, device: torch.device, stacked: bool = False) -> Iterator[None]:
-    """Autocast to `dtype` on a device, also within vmap where it is `stacked`; nothing for None."""
+    """Turn on autocast to `dtype` on a device, inside vmap too where it is `stacked`; None leaves all as it is."""
     if dtype is None:
         yield
         return
@@ -36,7 +36,7 @@ def casting(dtype: torch.dtype | None, device: torch.device, stacked: bool = Fal
 
 
 class _Stacked(TorchFunctionMode):
-    """What autocast leaves out within vmap, where functions are taken apart into operations that it does not know.
+    """The part of autocast that is missing inside vmap, which takes functions apart into operations unknown to it.
 
     The factors of convolutions and linear layers are rounded. Batch normalisation, whose rounded values and unrounded
     statistics do not go together there, is computed on unrounded ones.
@@ -47,7 +47,6 @@ class _Stacked(TorchFunctionMode):
         self.dtype = dtype
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carries out a function of torch."""
         kwargs = kwargs or {}
         if func is F.batch_norm:
             return func(args[0].float(), *args[1:], **kwargs).to(args[0].dtype)
@@ -61,7 +60,7 @@ class _Stacked(TorchFunctionMode):
 
 @contextmanager
 def rounding(precision: str) -> Iterator[None]:
-    """Whether CUDA may round factors of float32 products to TF32: by default torch lets convolutions, not matrices."""
+    """Let CUDA round factors of float32 products to TF32, or not; by default torch does so in convolutions alone."""
     kinds = torch.backends.cuda.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
     before = [kind.fp32_precision for kind in kinds]
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""What a method trained as it is used: its models, how they decide, and what they answer."""
+"""Views of what a method trained: its models as they are used, their decisions, and what they answer."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 
 @dataclass(frozen=True)
 class View:
-    """A way to use what a method trained: a population and, where it is not the head's logits, how it decides.
+    """A way to use what a method trained: a population and, where it is not the head's logits, its decision.
 
     Attributes:
-        population: the models, K rows.
+        population: the models of K clients.
         scores: the decision (None: the logits).
         per_client: context of `scores`, `[K, ...]` each, in the order of `population.ids`.
     """
@@ -50,7 +50,7 @@ def confusion(
 
     Args:
         session: the run.
-        views: what to test.
+        views: views to test.
         snr_db: test SNR of all clients, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
@@ -80,7 +80,7 @@ def predict(session: Session, view: View, client: int, images: Tensor, snr_db: f
 
     Args:
         session: the run.
-        view: the models, and how they decide.
+        view: the models and their decision.
         client: id.
         images: uint8 `[b, channels, 32, 32]`.
         snr_db: test SNR, or None: the client's training SNR.
@@ -103,7 +103,7 @@ def predict(session: Session, view: View, client: int, images: Tensor, snr_db: f
     offsets = np.where(np.arange(draws.config.clients + 1) > client, n, 0)
     table = Ragged(torch.arange(n, device=device), offsets)
     one = view.population.select(np.array([client]))
-    answers = [torch.zeros(1, 0, dtype=torch.int64, device=device)]  # what no image at all gives
+    answers = [torch.zeros(1, 0, dtype=torch.int64, device=device)]  # the answer to no image at all
 
     def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
         at = torch.as_tensor([np.searchsorted(ids, client)], device=device)

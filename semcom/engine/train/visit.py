@@ -19,10 +19,10 @@ from semcom.engine.train.plan import Plan, Schedule, batch_sizes
 from semcom.engine.train.precision import rounding
 
 EVAL_BATCH = 250
-"""Images per client and forward pass; large enough for full speed, small enough for a processor's cache."""
+"""The number of images per client and forward pass: enough for full speed, and few enough for a processor's cache."""
 
 Visitor = Callable[[Batch, Tensor, Tensor, Tensor], None]
-"""`(batch, received features [k, b, d], logits [k, b, C], positions in the population [k])`."""
+"""The function `(batch, received features [k, b, d], logits [k, b, C], positions in the population [k])` of a pass."""
 
 
 @torch.no_grad()
@@ -38,7 +38,7 @@ def visit(
     meter: Meter | None = None,
     federation: Federation | None = None,
 ) -> None:
-    """Show every sample of every client in `pop`, through the uplink, in evaluation mode, to `fn`.
+    """Show every sample of every client in `pop` to `fn`, through the uplink and in evaluation mode.
 
     Args:
         session: the run.
@@ -47,9 +47,9 @@ def visit(
         fn: the visitor.
         stream: names the realisation of the channel.
         snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
-        link: None: the run's.
-        meter: where the received SNR is measured, if at all.
-        federation: whose images `table` indexes (None: the run's).
+        link: the link that the features pass (None: the run's).
+        meter: meter of the received SNR (None: it is not measured).
+        federation: images that `table` indexes (None: the run's).
     """
     draws = session.draws
     source = Source(draws, table, stream, link or draws.link, meter, federation)
@@ -67,7 +67,7 @@ def visit(
 
 @dataclass(frozen=True)
 class Source:
-    """The samples that a pass shows of each client; see `visit`."""
+    """The samples of each client that a pass shows; `visit` explains the fields."""
 
     draws: Draws
     table: Ragged
@@ -77,7 +77,7 @@ class Source:
     federation: Federation | None
 
     def forward(self, some: Cohort, order: np.ndarray, snr_db: Tensor) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """Yield batches, received features and logits of a chunk's clients at `order`: most samples first."""
+        """Yield batches, received features and logits of a chunk's clients in `order`, which is most samples first."""
         draws, ids = self.draws, some.ids[order]
         at = torch.as_tensor(order, device=draws.device)
         mine = {n: channels_last(t if n in some.shared else t[at]) for n, t in some.tensors.items()}
@@ -94,7 +94,7 @@ class Source:
 
 
 def _in_order(table: Tensor) -> Plan:
-    """Return a client's samples as they lie, in large batches."""
+    """Return a plan of a client's samples in their own order, in large batches."""
     return Plan(table, batch_sizes(len(table), EVAL_BATCH), 0)
 
 
@@ -109,7 +109,10 @@ def share_out(
     link: Link | None = None,
     meter: Meter | None = None,
 ) -> None:
-    """Do as `visit`, each rank with its part of the clients and its own `fn`; positions are those in all of `pop`."""
+    """Visit as `visit` does, but each rank its part of the clients with its own `fn`.
+
+    The positions that `fn` gets are those in all of `pop`.
+    """
     mine = session.team.share(table.sizes[pop.ids])[session.team.rank]
     if not len(mine):
         return

@@ -1,1 +1,1 @@
-"""What several methods are made of, and only methods use."""
+"""The parts that several methods are made of, and only methods use."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 UNIFORMS = 11
-"""Uniform numbers that `augment` uses up per image."""
+"""The number of uniform numbers that `augment` uses up per image."""
 SMALLEST = 0.2
 """Smallest part of an image's area that a crop takes."""
 ASPECT = 4 / 3
@@ -30,7 +30,7 @@ RED, GREEN, BLUE = 0.2989, 0.587, 0.114
 
 
 def augment(images: Tensor, uniforms: Tensor, smallest: float = SMALLEST) -> Tensor:
-    """A random view of every image; with one channel there is no jitter and no grey.
+    """Draw a random view of every image; with one channel there is no jitter and no grey.
 
     Args:
         images: `[..., channels, h, w]` in [-1, 1].
@@ -45,7 +45,7 @@ def augment(images: Tensor, uniforms: Tensor, smallest: float = SMALLEST) -> Ten
 
 
 def _random_crop(images: Tensor, u: Tensor, smallest: float) -> Tensor:
-    """Area, shape, place and mirror image from `u` `[n, 5]`."""
+    """Crop each image to a random area, shape and place, or its mirror image, all from `u` `[n, 5]`."""
     area = smallest + (1 - smallest) * u[:, 0]
     half = math.log(ASPECT) * (u[:, 1] - 0.5)  # of the logarithm of the aspect ratio
     width, height = ((area.sqrt() * torch.exp(sign * half)).clamp(max=1) for sign in (1, -1))
@@ -56,7 +56,7 @@ def _random_crop(images: Tensor, u: Tensor, smallest: float) -> Tensor:
 def resized_crop(
     images: Tensor, left: Tensor, top: Tensor, width: Tensor, height: Tensor, mirrored: Tensor | None = None
 ) -> Tensor:
-    """A box of each image, enlarged to its full size, bilinearly; nothing outside the box is looked at.
+    """Enlarge a box of each image to its full size, bilinearly; nothing outside the box is looked at.
 
     Args:
         images: `[n, channels, h, w]`.
@@ -72,7 +72,7 @@ def resized_crop(
 
 
 def _places(start: Tensor, size: Tensor, pixels: int) -> Tensor:
-    """Where along one axis the pixels of the result look, `[n, pixels]`, from -1 to 1 between the image's edges."""
+    """Return where the result's pixels look along one axis, `[n, pixels]`, from -1 to 1 between the image's edges."""
     start, size = start[:, None], size[:, None]
     steps = (torch.arange(pixels, dtype=size.dtype, device=size.device) + 0.5) / pixels
     edge = (size / 2).clamp(max=0.5 / pixels)  # to the centre of the box's outermost pixel
@@ -80,7 +80,7 @@ def _places(start: Tensor, size: Tensor, pixels: int) -> Tensor:
 
 
 def _random_colours(images: Tensor, u: Tensor) -> Tensor:
-    """Jitter and grey from `u` `[n, 6]`, for images in [0, 1]."""
+    """Jitter and grey images in [0, 1], from `u` `[n, 6]`."""
     factor = 1 + STRENGTH * (2 * u[:, 1:4] - 1)
     turned = brightness(images, factor[:, 0])
     turned = saturation(contrast(turned, factor[:, 1]), factor[:, 2])
@@ -90,27 +90,27 @@ def _random_colours(images: Tensor, u: Tensor) -> Tensor:
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """`[n, channels, h, w]` in [0, 1] times `factor` `[n]`."""
+    """Multiply images, `[n, channels, h, w]` in [0, 1], by `factor` `[n]`."""
     return (images * _each(factor)).clamp(0, 1)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """Distances from the image's mean grey times `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
+    """Multiply distances from the image's mean grey by `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
     return _spread(images, grey(images).mean((1, 2, 3), keepdim=True), factor)
 
 
 def saturation(images: Tensor, factor: Tensor) -> Tensor:
-    """Distances from each pixel's grey times `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
+    """Multiply distances from each pixel's grey by `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
     return _spread(images, grey(images), factor)
 
 
 def grey(images: Tensor) -> Tensor:
-    """`[n, 3, h, w] -> [n, 1, h, w]`."""
+    """Return the grey values of images: `[n, 3, h, w] -> [n, 1, h, w]`."""
     return RED * images[:, :1] + GREEN * images[:, 1:2] + BLUE * images[:, 2:]
 
 
 def hue(images: Tensor, turn: Tensor) -> Tensor:
-    """Colours turned by `turn` `[n]` of the whole circle, with value and saturation kept: `[n, 3, h, w]` in [0, 1].
+    """Turn colours by `turn` `[n]` of the whole circle, keeping value and saturation: `[n, 3, h, w]` in [0, 1].
 
     In the hexagon of colours the channel at angle a (in sixths: 0, 2 and 4 for red, green and blue) is
     value - chroma * clamp(|angle - a| - 1, 0, 1), with the distance taken around the circle.
@@ -129,10 +129,10 @@ def hue(images: Tensor, turn: Tensor) -> Tensor:
 
 
 def _spread(images: Tensor, middle: Tensor, factor: Tensor) -> Tensor:
-    """Distances from `middle` times `factor` `[n]`, cut to [0, 1]."""
+    """Multiply distances from `middle` by `factor` `[n]`, cut to [0, 1]."""
     return (middle + _each(factor) * (images - middle)).clamp(0, 1)
 
 
 def _each(values: Tensor) -> Tensor:
-    """`[n] -> [n, 1, 1, 1]`."""
+    """Give each image's value the axes of images: `[n] -> [n, 1, 1, 1]`."""
     return values[:, None, None, None]

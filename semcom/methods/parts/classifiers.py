@@ -1,7 +1,7 @@
 """Classifiers from scikit-learn, one per client, on the features that the base station receives.
 
-Both are linear: a client's classifier is a row of scores per class, so that it answers through the channel as any head
-does. They are fitted on the host, one client after another.
+Both are linear: a client's classifier is a vector of weights and a bias per class, so that it answers through the
+channel as any head does. They are fitted on the host, one client after another.
 
 Legend: n clients, C classes, d features.
 """
@@ -24,10 +24,11 @@ Kind = Literal["svm", "lr"]
 
 
 def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:
-    """Each client's classifier of its own training features, which pass the training link once: for `linear_scores`.
+    """Fit each client's classifier to its own training features, which pass the training link once.
 
     Returns:
-        "weight" `[n, C, d]` and "bias" `[n, C]`, which is minus infinity for classes that a client has no sample of.
+        for `linear_scores`: "weight" `[n, C, d]` and "bias" `[n, C]`, which is minus infinity for classes that a client
+        has no sample of.
     """
     n, c, d = len(pop.ids), world.classes, world.features
     weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
@@ -40,12 +41,12 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
 
 
 def linear_scores(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
-    """Return what the classifiers in `per_client` say of received features: `[k, b, d] -> [k, b, C]`."""
+    """Return the scores that the classifiers in `per_client` give to received features: `[k, b, d] -> [k, b, C]`."""
     return torch.baddbmm(per_client["bias"].unsqueeze(1), features, per_client["weight"].mT)
 
 
 def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights `[c, d]` and biases `[c]` for the c classes among `labels` `[N]`, ascending; of `features` `[N, d]`.
+    """Fit weights `[c, d]` and biases `[c]` of the c classes among `labels` `[N]`, ascending, to `features` `[N, d]`.
 
     `svm` is a linear support vector machine per class against the others, squared hinge, `lr` multinomial logistic
     regression; both with scikit-learn's penalty, C = 1. For a single class there is nothing to decide.
@@ -59,13 +60,13 @@ def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.nda
     model = LinearSVC(dual=False) if kind == "svm" else LogisticRegression(max_iter=1000)
     model.fit(features, labels)
     weight, bias = model.coef_, model.intercept_
-    if len(weight) == 1:  # of two classes, one row that is positive for the second
+    if len(weight) == 1:  # two classes share one vector, which is positive for the second
         weight, bias = np.concatenate([-weight, weight]), np.concatenate([-bias, bias])
     return weight, bias
 
 
 def _received(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by their positions in `pop`."""
+    """Return training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by position in `pop`."""
     heard: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:

@@ -1,7 +1,7 @@
 """FedPAC's combination of heads: whose heads help whom, from first and second moments of the clients' features.
 
-Client i's combined head is sum_j a_j phi_j. Its expected error is bounded by a' P a, P = diag(V) + D D', where row j of
-D is h_i - h_j: clients whose features vary little and lie alike are worth listening to.
+Client i's combined head is sum_j a_j phi_j. Its expected error is bounded by a' P a, P = diag(V) + D D', where D stacks
+the differences h_i - h_j over j: clients whose features vary little and lie alike are worth listening to.
 
 The entries of D D' are usually computed as traces of d x d outer products. The trace of an outer product is a dot
 product, so one Gram matrix of the h holds all entries of all n programmes.
@@ -17,13 +17,13 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 SMALL = 1e-3
-"""Weights up to this are dropped."""
+"""The largest weight that is dropped."""
 NOTHING = 1e-12
-"""A column as short as this, relative to the longest, has length zero in float64."""
+"""The length, relative to the longest column, up to which a column has length zero in float64."""
 
 
 def statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
-    """What a client tells of its features, p_c being its share of class c.
+    """Compute what a client tells of its features, p_c being its share of class c.
 
     Args:
         means: mu_c, mean feature per class, `[n, C, d]`.
@@ -41,14 +41,15 @@ def statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, 
 
 
 def head_weights(h: Tensor, variance: Tensor) -> Tensor:
-    """Every client's weights for the heads of all: row i is the solution of client i's programme.
+    """Return every client's weights for the heads of all, each the solution of the client's programme.
 
     Args:
         h: `[n, C, d]`.
         variance: V, `[n]`, not negative.
 
     Returns:
-        float64 `[n, n]`; rows are on the simplex. A row is one's own head where the programme has no solution.
+        float64 `[n, n]`, by client and head; a client's weights are on the simplex. They take its own head alone where
+        its programme has no solution.
     """
     points, spread = coordinates(h), variance.double().cpu().numpy()
     rows = [_kept(factor(points, spread, i), i) for i in range(len(points))]
@@ -56,10 +57,10 @@ def head_weights(h: Tensor, variance: Tensor) -> Tensor:
 
 
 def coordinates(h: Tensor) -> np.ndarray:
-    """n points, `[n, n]`, that lie to each other as the h do in their C d dimensions.
+    """Return n points, `[n, n]`, that lie to each other as the h do in their C d dimensions.
 
-    From the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding; h is centred first, so that
-    a mean that all clients share costs no digits.
+    They come from the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding; h is centred first, so
+    that a mean that all clients share costs no digits.
     """
     flat = h.double().flatten(1)
     flat = flat - flat.mean(0)
@@ -68,12 +69,12 @@ def coordinates(h: Tensor) -> np.ndarray:
 
 
 def factor(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
-    """M `[2 n, n]` with M' M = P of client i, so P is positive semidefinite by construction."""
+    """Return M `[2 n, n]` with M' M = P of client i, so that P is positive semidefinite by construction."""
     return np.concatenate([np.diag(np.sqrt(variance)), (points[i] - points).T])
 
 
 def least(columns: np.ndarray, own: int = 0) -> np.ndarray:
-    """Weights `[n]` on the simplex of the shortest convex combination of the columns of a matrix `[m, n]`.
+    """Return the weights `[n]` on the simplex of the shortest convex combination of a matrix's columns `[m, n]`.
 
     Where several columns have length zero, column `own` is taken if it is one of them, else the first.
 
@@ -94,7 +95,7 @@ def least(columns: np.ndarray, own: int = 0) -> np.ndarray:
 
 
 def _kept(columns: np.ndarray, i: int) -> np.ndarray:
-    """Client i's weights without the small ones, summing to 1 again."""
+    """Return client i's weights without the small ones, summing to 1 again."""
     try:
         weights = least(columns, i)
     except RuntimeError:

@@ -16,7 +16,7 @@ Form = Literal["inside", "outside"]
 def supervised_contrastive(
     features: Tensor, labels: Tensor, mask: Tensor | None, tau: float, form: Form = "inside"
 ) -> Tensor:
-    """Samples of one class together, others apart: `[k, b, d] -> [k]`, the mean over samples with another of its class.
+    """Contrast samples of one class with the others, and average over samples that have another of their class.
 
     With z = r / ||r||, s_ja = z_j . z_a / tau, A(j) the client's other samples and P(j) those of j's class among them:
     `inside` is -log mean_P [exp(s_jp) / sum_A exp(s_ja)] (RepPer, Eq. 5; Khosla et al.'s L_in), `outside` is
@@ -28,6 +28,9 @@ def supervised_contrastive(
         mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
         tau: temperature.
         form: whether the mean over P is inside the logarithm or outside.
+
+    Returns:
+        the loss per client, `[k]`.
     """
     z = torch.nn.functional.normalize(features, dim=-1)
     similar = z @ z.mT / tau
@@ -47,6 +50,9 @@ def supervised_contrastive(
 
 
 def _log_sum(values: Tensor, among: Tensor) -> Tensor:
-    """log sum exp over the last axis `among` some: `[k, b, b] -> [k, b]`; finite, with its gradient, where none are."""
+    """Return log sum exp over the last axis, `among` some: `[k, b, b] -> [k, b]`.
+
+    Where there are none, it is finite, with its gradient.
+    """
     among = among | ~among.any(-1, keepdim=True)
     return values.masked_fill(~among, -torch.inf).logsumexp(-1)

@@ -1,4 +1,4 @@
-"""How far a model in training is from another one."""
+"""The distance of a model in training from another one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from semcom.engine.train.forward import StackedModel
 
 
 def proximal(model: StackedModel, anchor: StackedModel) -> Tensor:
-    """||w - anchor||^2 over all leaves in training, per client: `[k]`. The anchor gets no gradient."""
+    """Return ||w - anchor||^2 over all leaves in training, per client: `[k]`. The anchor gets no gradient."""
     return sum_of_squares({name: leaf - anchor.tensors[name].detach() for name, leaf in model.params.items()})
 
 
 def sum_of_squares(tensors: dict[str, Tensor]) -> Tensor:
-    """Sum of the squares of all numbers of each client, `[k, ...]` by name -> `[k]`."""
+    """Sum the squares of all numbers of each client, `[k, ...]` by name -> `[k]`."""
     first, *others = (t.square().flatten(1).sum(1) for t in tensors.values())
     return sum(others, first)

@@ -1,4 +1,4 @@
-"""Class means of features per client, their combination over clients, and what the base station keeps of them.
+"""Prototypes: class means of features per client, their combination over clients, and what the base station keeps.
 
 Legend: n clients, C classes, d features.
 """
@@ -19,12 +19,12 @@ from semcom.engine.world import World
 from semcom.methods.parts.passes import training_pass
 
 How = Literal["mean", "counts"]
-"""How clients weigh in a class's prototype: all alike (FedProto, the authors' code), or by counts (FedProto, Eq. 6)."""
+"""The weights of clients in a class's prototype: all alike (the code of FedProto's authors), or counts (its Eq. 6)."""
 
 
 @dataclass(frozen=True)
 class Prototypes:
-    """What the base station has of each class, as a value: a round gives a new one.
+    """The base station's prototype of each class, as a value: a round gives a new one.
 
     Attributes:
         values: `[C, d]`.
@@ -36,11 +36,14 @@ class Prototypes:
 
     @classmethod
     def none(cls, world: World) -> Prototypes:
-        """Of no class yet."""
+        """Return prototypes of no class yet."""
         return cls(world.zeros(world.classes, world.features), torch.zeros(world.classes, dtype=torch.bool))
 
     def down(self, world: World, ids: np.ndarray, name: str = "prototypes") -> Tensor:
-        """What clients receive, `[n, C, d]`: d numbers for each known class are counted, called `name` on the air."""
+        """Send the prototypes to clients, and return what they receive, `[n, C, d]`.
+
+        d numbers for each known class are counted, called `name` on the air.
+        """
         n, d = len(ids), self.values.shape[1]
         floats = np.full(n, int(self.known.sum()) * d)
         return world.air.send("down", name, self.values.expand(n, -1, -1), ids, floats)
@@ -48,22 +51,26 @@ class Prototypes:
     def up(
         self, world: World, ids: np.ndarray, means: Tensor, counts: Tensor, how: How, name: str = "prototypes"
     ) -> Prototypes:
-        """After clients have sent their means `[n, C, d]`: d numbers for each class that they count samples of.
+        """Return the prototypes after clients have sent their means `[n, C, d]`.
 
-        With few local steps, a client may not have seen all of its classes.
+        d numbers for each class that a client counts samples of are sent: with few local steps, a client may not have
+        seen all of its classes.
         """
         floats = (counts > 0).sum(1).cpu().numpy() * means.shape[-1]
         return self.renewed(world.air.send("up", name, means, ids, floats), counts, how)
 
     def renewed(self, means: Tensor, counts: Tensor, how: How) -> Prototypes:
-        """From means that are at the base station; a class whose owners are all absent keeps what it had."""
+        """Return the prototypes made of means that are at the base station.
+
+        A class whose owners are all absent keeps what it had.
+        """
         has = (counts > 0).any(0)
         values = torch.where(has[:, None], combine(means, counts, how), self.values)
         return Prototypes(values, self.known | has.cpu())
 
 
 def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor]:
-    """Class means of the received features over each client's training data, from a pass of their own.
+    """Return class means of the received features over each client's training data, from a pass of their own.
 
     Returns:
         sums over counts `[K, C, d]` (zero where a client has no sample of a class) and counts `[K, C]`.
@@ -73,7 +80,7 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
 
 
 def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor, Tensor]:
-    """As `prototypes`, and the mean of ||f||^2 per class, `[K, C]`."""
+    """Return what `prototypes` does, and the mean of ||f||^2 per class, `[K, C]`."""
     c, d, team = world.classes, world.features, world.session.team
     sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
@@ -89,7 +96,7 @@ def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[
 
 
 def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Sums of features per class and their counts: `[k, b, d] -> [k, C, d], [k, C]`.
+    """Sum features per class, and count them: `[k, b, d] -> [k, C, d], [k, C]`.
 
     Args:
         features: `[k, b, d]`.
@@ -105,25 +112,25 @@ def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> 
 
 
 def class_means(sums: Tensor, counts: Tensor) -> Tensor:
-    """`[..., C, d]` over `[..., C]`; zero where the count is."""
+    """Divide sums `[..., C, d]` by counts `[..., C]`; zero where the count is."""
     return sums / counts.clamp(min=1).unsqueeze(-1)
 
 
 def carry(world: World, n: int) -> dict[str, Tensor]:
-    """Empty accumulators for `collect`, for n clients."""
+    """Return empty accumulators for `collect`, for n clients."""
     c, d = world.classes, world.features
     return {"sums": world.zeros(n, c, d), "counts": world.zeros(n, c)}
 
 
 def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
-    """Adds a training step's received features to the accumulators where it belongs to a client's last epoch."""
+    """Add a training step's received features to the accumulators where it belongs to a client's last epoch."""
     sums, counts = class_sums(features.detach(), batch, batch.last)
     into["sums"].add_(sums)
     into["counts"].add_(counts)
 
 
 def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
-    """One prototype per class from those of the clients that have one: `[n, C, d], [n, C] -> [C, d]`.
+    """Combine the prototypes of the clients that have one into one per class: `[n, C, d], [n, C] -> [C, d]`.
 
     Args:
         means: class means per client.
@@ -135,7 +142,7 @@ def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
 
 
 def nearest(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
-    """How a view decides by the nearest prototype: `[k, b, d] -> [k, b, C]`, minus the distance to each.
+    """Score classes by minus the distance to their prototypes, for a view: `[k, b, d] -> [k, b, C]`.
 
     `per_client` are the "prototypes", `[k, C, d]`, and the classes "among" which it decides, bool `[k, C]`.
     """
@@ -144,7 +151,9 @@ def nearest(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) 
 
 
 def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Batch) -> Tensor:
-    """Mean over a client's samples of ||f - target of its class||^2, zero for classes without a target: `[k]`.
+    """Return the mean over a client's samples of ||f - target of its class||^2: `[k]`.
+
+    Samples of a class without a target count as zero.
 
     Args:
         features: `[k, b, d]`.
@@ -161,7 +170,7 @@ def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Ba
 def contrast(
     features: Tensor, targets: Tensor, known: Tensor, batch: Batch, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Mean over a client's samples of InfoNCE against the target of its class, by cosine, the others being negatives.
+    """Contrast each sample with the targets of all classes: InfoNCE by cosine, the target of its class being positive.
 
     Classes without a target are no negatives, and their samples add nothing.
 
@@ -170,7 +179,7 @@ def contrast(
         targets: one per class, `[k, C, d]` or `[C, d]`.
         known: which classes have one, bool `[k, C]` or `[C]`.
         batch: labels and padding.
-        temperature: what the cosines are divided by.
+        temperature: divisor of the cosines.
 
     Returns:
         the mean over all samples `[k]`, and the part of the samples that have a target `[k]`.

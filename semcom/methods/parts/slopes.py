@@ -18,14 +18,17 @@ from semcom.methods.base import task_loss
 def slope(
     model: StackedModel, batch: Batch, at: Mapping[str, Tensor], *, track: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Cross-entropy `[k]` and its gradients with the leaves `at`; BatchNorm's running statistics move with `track`."""
+    """Return the cross-entropy `[k]` and its gradients with the leaves `at`.
+
+    BatchNorm's running statistics move with `track`.
+    """
     leaves = {name: t.detach().requires_grad_() for name, t in at.items()}
     loss = task_loss(model(batch, leaves, track=track)[1], batch)
     return loss, gradients(loss, leaves)
 
 
 def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
-    """start + length * way, leaf by leaf."""
+    """Return start + length * way, leaf by leaf."""
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 

@@ -18,7 +18,7 @@ Epoch = Callable[[Population, int], tuple[Population, Tensor]]
 
 
 def train_until_steady(epoch: Epoch, pop: Population, most: np.ndarray) -> tuple[Population, Tensor]:
-    """Trains each client epoch by epoch until its losses are steady, or for the most epochs that it may.
+    """Train each client epoch by epoch until its losses are steady, or for the most epochs that it may.
 
     Args:
         epoch: trains some of the clients for an epoch.
@@ -39,5 +39,5 @@ def train_until_steady(epoch: Epoch, pop: Population, most: np.ndarray) -> tuple
 
 
 def steady(losses: np.ndarray) -> np.ndarray:
-    """Whether each client's losses, `[epochs, n]`, hardly move any more: bool `[n]`."""
+    """Return whether each client's losses, `[epochs, n]`, hardly move any more: bool `[n]`."""
     return (losses[-MEMORY:].std(0) < SPREAD) & (len(losses) > MEMORY)
