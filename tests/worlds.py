@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,12 @@ def toy(
     overrides["model"] = {"features": 2, **overrides.get("model", {})}
     overrides["train"] = {"batch_size": 50, **overrides.get("train", {})}
     return world(method, encoder="test-linear", split=split, data=data, **overrides)
+
+
+def mapped(pop: Population, fn: Callable[[str, Tensor], Tensor]) -> Population:
+    """The population with `fn(name, tensor)` in place of each tensor."""
+    changed = ({name: fn(name, t) for name, t in c.tensors.items()} for c in pop.stacks())
+    return Population(tuple(dataclasses.replace(c, tensors=ts) for c, ts in zip(pop.stacks(), changed, strict=True)))
 
 
 def tensors(pop: Population) -> dict[str, Tensor]:

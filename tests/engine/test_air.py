@@ -14,6 +14,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
+from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
 CONV = 3 * 16 + 4 * 3 + 4 * 3 * 16
@@ -251,7 +252,7 @@ def test_small_tensors(shape: tuple[int, ...]) -> None:
 
 def models(w: World) -> Population:
     generator = torch.Generator().manual_seed(0)
-    return w.population().map(lambda name, t: t + torch.rand(t.shape, generator=generator, dtype=t.dtype) + 0.5)
+    return mapped(w.population(), lambda name, t: t + torch.rand(t.shape, generator=generator, dtype=t.dtype) + 0.5)
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
@@ -259,7 +260,7 @@ def test_models_over_the_air(direction: str) -> None:
     """Everything of the part is noisy but running variances, which must stay positive; nothing else changes."""
     w = worlds.world("fedavg", SIZES, air={"parameters": "analog"}, channel={"snr_db": 20.0})
     pop = models(w)
-    before = pop.map(lambda name, t: t.clone())
+    before = mapped(pop, lambda name, t: t.clone())
     got = getattr(w.air, direction)(pop, ("encoder.",))
     for name, t in got.cohorts[0].tensors.items():
         exact = name.startswith("head.") or name.endswith("running_var")

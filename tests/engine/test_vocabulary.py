@@ -33,6 +33,7 @@ from tests.engine.visits import (
     task,
     trained,
 )
+from tests.worlds import mapped
 
 # -- gradients -------------------------------------------------------------------------------------------------------
 
@@ -112,7 +113,7 @@ def test_another_model_is_that_of_the_client(chunk: int, kind: str, shared: Any,
     """Steps of lr on half the squared distance: w_S = a + (1 - lr)^S (w_0 - a), for mixed architectures too."""
     ids, w = np.array(subset), make(chunk=chunk, **MIXED)
     pop = w.population().select(ids)
-    goal = w.population(shared).map(lambda name, t: 1 - t / 2)
+    goal = mapped(w.population(shared), lambda name, t: 1 - t / 2)
     given = Given(**{kind: {"goal": goal.select(ids) if chunk == 2 else goal}})
     fitted = w.fit(pop, pull, given=given)
     after, log = fitted.models, fitted.log
@@ -176,7 +177,7 @@ def test_a_frozen_model_moves_nothing(chunk: int) -> None:
         w = make(chunk=chunk)
         pop = w.population()
         old = w.fit(pop, task, phase=Phase(epochs=1, stream="old")).models
-        before = old.map(lambda name, t: t.clone())
+        before = mapped(old, lambda name, t: t.clone())
         results.append(w.fit(pop, objective, given=Given(frozen={"old": old} if given else {})).models)
         assert worlds.gap(old, before) == 0
         counters.append(w.session.counters())

@@ -15,6 +15,7 @@ from semcom.config import RunError
 from semcom.engine.store.population import Population
 from semcom.runs.checkpoint import alike, load, restore, save, state_dict
 from tests import worlds
+from tests.worlds import mapped
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def trained(old: State) -> State:
     """With other rows for clients 0 and 2, in two versions."""
     model = old.model
     for factor, ids in ((2.0, [0, 2]), (3.0, [2])):
-        changed = model.select(np.array(ids)).map(lambda _, t, factor=factor: t * factor)  # type: ignore[misc]
+        changed = mapped(model.select(np.array(ids)), lambda _, t, factor=factor: t * factor)  # type: ignore[misc]
         model = model.put(changed)
     return State(model, old.centroids, old.known)
 

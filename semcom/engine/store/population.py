@@ -10,7 +10,7 @@ them back.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -199,15 +199,7 @@ class Population:
 
     def spread(self, part: Prefix = "") -> Population:
         """Return the population with a copy of a part's shared tensors for each client."""
-        return self._each(lambda c: _spread(c, part))
-
-    def map(self, fn: Callable[[str, Tensor], Tensor], part: Prefix = "") -> Population:
-        """Return the population with `fn(name, tensor)` in place of each tensor of a part."""
-        return self._each(
-            lambda c: dataclasses.replace(
-                c, tensors={name: fn(name, t) if in_part(name, part) else t for name, t in c.tensors.items()}
-            )
-        )
+        return Population(tuple(_spread(c, part) for c in self.stacks()))
 
     def numbers(self, part: Prefix) -> np.ndarray:
         """Return how many numbers (parameters and buffers) a part has, per client, `[K]`."""
@@ -269,9 +261,6 @@ class Population:
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
         return self.cohorts[0]
-
-    def _each(self, fn: Callable[[Cohort], Cohort]) -> Population:
-        return Population(tuple(fn(c.dense()) for c in self.cohorts))
 
     def stacks(self) -> tuple[Cohort, ...]:
         """Return the cohorts as stacks."""

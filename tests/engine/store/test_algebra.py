@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semcom.engine.store.population import Cohort, Population, blend, gram, mix
 from tests import worlds
+from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
 
@@ -109,7 +110,7 @@ def test_one_is_the_base_station_s_own(make: Callable[..., Population], shared: 
     for name, t in one.named().items():
         assert all(np.array_equal(t[0], mine) for mine in rows(pop, name))
     before = {n: t.clone() for n, t in worlds.tensors(pop).items()}
-    back = pop.share(one.map(lambda name, t: 2 * t).named("head."))
+    back = pop.share(mapped(one, lambda name, t: 2 * t).named("head."))
     for name in names(one):
         np.testing.assert_array_equal(rows(back, name), 2 * rows(pop, name))
     for t in one.tensors():
@@ -205,7 +206,7 @@ def test_gram(part: str) -> None:
 
 def test_gram_of_single_precision_is_in_double() -> None:
     """Two models that differ by 1e-4 in numbers near 1: products of float32 would lose their distance."""
-    pop = models().map(lambda name, t: (1 + 1e-4 * t).float())
+    pop = mapped(models(), lambda name, t: (1 + 1e-4 * t).float())
     v, got = vectors(pop).astype(np.float64), gram(pop)
     assert got.dtype == torch.float64
     distance = got[0, 0] + got[1, 1] - 2 * got[0, 1]

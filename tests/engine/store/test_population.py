@@ -18,6 +18,7 @@ from semcom.engine.store import initial as module
 from semcom.engine.store.population import Cohort, Population, Resting, average, common, in_part
 from semcom.engine.store.rows import Disk
 from tests import worlds
+from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
 NETWORK = nn.Identity()
@@ -45,7 +46,7 @@ def mixed(shared: bool = False) -> Population:
 
 
 def plus(pop: Population, amount: float) -> Population:
-    return pop.map(lambda name, t: t + amount)
+    return mapped(pop, lambda name, t: t + amount)
 
 
 def one(pop: Population, k: int, name: str) -> Tensor:
@@ -284,7 +285,7 @@ def changed(pop: Population, step: Step) -> Population:
     what, clients, factor = step
     some = pop.select(clients)
     if what == "put":
-        return pop.put(some.map(lambda _, t: factor * t))
+        return pop.put(mapped(some, lambda _, t: factor * t))
     if what == "put shared":  # what is one tensor for some becomes a row of each
         return pop.put(
             some.share({n: factor * t[:1] for n, t in some.cohorts[0].tensors.items() if in_part(n, "head.")})

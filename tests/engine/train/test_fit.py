@@ -23,6 +23,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
+from tests.worlds import mapped
 
 SIZES = (7, 3, 1, 5)
 """Batches of two: a last batch of one, and a client with a single sample."""
@@ -63,7 +64,7 @@ def make(
 
 
 def copy(pop: Population) -> Population:
-    return pop.map(lambda name, t: t.clone())
+    return mapped(pop, lambda name, t: t.clone())
 
 
 class Plain:

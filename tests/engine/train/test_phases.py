@@ -27,6 +27,7 @@ from tests.engine.visits import (
     task,
     trained,
 )
+from tests.worlds import mapped
 
 # -- numbers per sample ----------------------------------------------------------------------------------------------
 
@@ -243,7 +244,7 @@ def test_the_rate_of_the_round_is_that_of_the_steps() -> None:
     """Rates 0.2, 0.1 and 0.025 in three rounds of one step: the distance to the anchor shrinks by each."""
     schedule = {"lr": 0.2, "lr_milestones": (2, 3), "lr_decay": (0.5, 0.25), "batch_size": 50, "local_epochs": 1}
     w = make(train=schedule)
-    pop, goal = w.population(), w.population().map(lambda name, t: t + 1)
+    pop, goal = w.population(), mapped(w.population(), lambda name, t: t + 1)
     names = pop.parameters()
     for round_, rate in ((1, 0.2), (2, 0.1), (3, 0.025)):
         w.session.tally.begin(round_)

@@ -19,6 +19,7 @@ from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
 from tests.methods.arms import fields, rounds
+from tests.worlds import mapped
 
 ROUND = 2.0**-8
 """Largest relative error of rounding to bf16, which keeps 8 bits."""
@@ -43,7 +44,7 @@ def fitted(precision: str, chunk: int = 1, **overrides: Any) -> tuple[Population
     trained, log = fitted.models, fitted.log
     kept = torch.float64 if precision == "float64" else torch.float32
     assert all(t.dtype == kept for t in trained.tensors())
-    return trained.map(lambda name, t: t.double()), log["loss"]
+    return mapped(trained, lambda name, t: t.double()), log["loss"]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16", "float64"])

@@ -20,6 +20,7 @@ from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.parts.prototypes import moments, prototypes
 from tests import worlds
+from tests.worlds import mapped
 
 SIZES, TESTS = (7, 3, 5, 2), (4, 9, 1, 6)
 
@@ -153,7 +154,7 @@ def test_views_of_one_population_share_a_pass() -> None:
     def inverse(features: Tensor, logits: Tensor, rows: Any) -> Tensor:
         return -logits
 
-    views = {"a": View(pop), "b": View(pop, inverse), "c": View(pop.map(lambda n, t: t))}
+    views = {"a": View(pop), "b": View(pop, inverse), "c": View(mapped(pop, lambda n, t: t))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module.StackedModel, "encode", counted)
         counts = confusion(w.session, {"a": views["a"], "b": views["b"]}, None, w.session.draws.federation.test)
@@ -258,7 +259,7 @@ def test_moments_by_hand(chunk: int) -> None:
 def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
     w, still = make(channel={"kind": "rayleigh"}), make(channel={"kind": "rayleigh"})
     pop = w.population()
-    kept = pop.map(lambda n, t: t.clone())
+    kept = mapped(pop, lambda n, t: t.clone())
     prototypes(w, pop)
     confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
     assert worlds.gap(pop, kept) == 0 and w.session.tally.visited == 0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.methods.parts.steady import steady, train_until_steady
-from tests.worlds import client, world
+from tests.worlds import client, mapped, world
 
 
 def epochs_of(losses: Sequence[Sequence[float]], most: Sequence[int]) -> tuple[list[int], list[float]]:
@@ -19,7 +19,7 @@ def epochs_of(losses: Sequence[Sequence[float]], most: Sequence[int]) -> tuple[l
     pop = world(sizes=[2] * len(most)).population()
 
     def epoch(some: Population, number: int) -> tuple[Population, Tensor]:
-        return some.map(lambda name, t: t + 1), torch.tensor([losses[k][number] for k in some.ids])
+        return mapped(some, lambda name, t: t + 1), torch.tensor([losses[k][number] for k in some.ids])
 
     trained, last = train_until_steady(epoch, pop, np.array(most))
     added = [(client(trained, k)["head.0.bias"] - client(pop, k)["head.0.bias"]) for k in range(len(most))]
