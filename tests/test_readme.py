@@ -175,7 +175,7 @@ def test_channel(tmp_path: Path) -> None:
     follow("A channel", tmp_path)
     summary = finished(tmp_path / "runs" / "sight", "fedcl", clients=2, rounds=2)
     assert read(tmp_path / "runs" / "sight", "config.json")["channel"]["kind"] == "sight"
-    # 180 sent images: |h|^2 has variance (1 + 2 * 4) / (1 + 4)^2 = 0.36, so its mean is 1 +- 0.045, which is 0.19 dB.
+    # 180 sent images: |h|^2 has variance (1 + 2 * 2) / (1 + 2)^2 = 0.56, so its mean is 1 +- 0.056, which is 0.24 dB.
     for way in ("train_up", "train_down"):
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
 
