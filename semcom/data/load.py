@@ -1,4 +1,4 @@
-"""The dataset of a run: by name, or by the path of an .npz file or of an image folder."""
+"""The dataset of a run, by name, or by the path of an .npz file or of an image folder."""
 
 from __future__ import annotations
 

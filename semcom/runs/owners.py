@@ -1,4 +1,4 @@
-"""Who owns the options of a section, and a configuration with its options built.
+"""The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--method.NAME`); its dataset, partition and link own the `options` of theirs.
 """
