@@ -38,9 +38,9 @@ class BenchMethods(Bench):
     """
 
     methods: str | None = None
-    """Which methods, separated by commas (None: all)."""
+    """Methods, separated by commas (None: all; see: semcom list methods)."""
     clients: int | None = None
-    """How many (None: 20; with --quick 2)."""
+    """Number of clients (None: 20; with --quick 2)."""
     repeats: int | None = None
     """Pairs of rounds that count, after three that do not (None: 5; with --quick 2)."""
 

@@ -35,9 +35,9 @@ class BenchScale(Bench):
     """
 
     methods: str = "fedavg,fedproto,fedcl"
-    """Which methods, separated by commas."""
+    """Methods, separated by commas."""
     clients: int = MANY
-    """How many are very many."""
+    """Number of clients that counts as very many."""
     rounds: int | None = None
     """Rounds that count, after one that does not (None: 50; with --quick 3)."""
 
