@@ -78,7 +78,7 @@ class Link:
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
 
         def check(self) -> None:
-            """Check both names."""
+            """Raise ValueError for an unknown equaliser or downlink."""
             one_of("equaliser", self.equaliser, EQUALISERS)
             one_of("downlink", self.downlink, DOWNLINKS)
 
