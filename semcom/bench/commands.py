@@ -41,7 +41,7 @@ BENCHES: Registry[type[Bench]] = Registry(
         "methods": "semcom.bench.methods:BenchMethods",
     },
 )
-"""Benchmarks by name."""
+"""Benchmarks by their name on the command line."""
 
 
 @dataclass(frozen=True)

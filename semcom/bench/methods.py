@@ -31,7 +31,7 @@ MOST = 1.3  # target: time over FedAvg's by work over FedAvg's
 
 @dataclass(frozen=True)
 class BenchMethods(Bench):
-    """What a round of each method costs beside FedAvg's: passes through the encoder by count, time by measurement.
+    """Cost of a round of each method beside FedAvg's: passes through the encoder by count, time by measurement.
 
     Synthetic images: the small network with dropout, 300 images per client, batch 16, SGD, an ideal link. Rounds of
     FedAvg and of a method take turns on one thread of a processor.

@@ -29,7 +29,7 @@ WORKLOADS: Mapping[str, Workload] = {
 
 @dataclass(frozen=True)
 class BenchScale(Bench):
-    """What a round costs when very many clients exist and 20 of them take part, beside 20 of 100.
+    """Cost of a round when very many clients exist and 20 of them take part, beside 20 of 100.
 
     The clients share 60,000 synthetic images through overlapping index tables.
     """

@@ -54,7 +54,7 @@ class Federation:
     images: Tensor
     """uint8 `[N, C, 32, 32]`, 0..255; channels last in memory, which convolutions on a CPU want."""
     labels: Tensor
-    """int64 `[N]`."""
+    """Class of each image, int64 `[N]`."""
     train: Ragged
     """Indices of each client's training images."""
     test: Ragged

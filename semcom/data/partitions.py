@@ -123,7 +123,7 @@ class Divided(Partition):
 
 
 class IID(Divided):
-    """Equal random parts."""
+    """Equal random parts of all samples, one per client."""
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.iid`."""
@@ -178,7 +178,7 @@ class Pathological(Divided):
         """Options of `pathological`, with the number of classes of a client."""
 
         classes: int = 2
-        """Classes per client."""
+        """Number of classes per client."""
 
         def check(self) -> None:
             """Raise ValueError for less than one class."""

@@ -21,7 +21,7 @@ class File(Partition):
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
-        """Options of `file`."""
+        """Options of `file`: the path of the file."""
 
         path: str | None = None
         """Path of the .npz that holds train_0, test_0, train_1, ...; it has to be given."""

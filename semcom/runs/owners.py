@@ -25,7 +25,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "partition": PARTITIONS,
     "channel": LINKS,
 }
-"""What the flags of a section begin with -> the registry of those that own its options."""
+"""Section, as its flags begin -> the registry of those that own its options."""
 KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kind"}
 """Section -> its field that names the owner."""
 
