@@ -6,9 +6,6 @@ import os
 import sys
 from importlib.util import find_spec
 
-BESIDE = ("channels", "experiments", "figures")
-"""They are installed beside `semcom`; `channels` is always needed, the others by commands alone."""
-
 
 def hidden(*names: str) -> str | None:
     """Return one line about the first of some packages that is hidden by something of the user's; None: none is.

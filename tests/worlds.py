@@ -114,7 +114,8 @@ def linked(**values: Any) -> ChannelConfig:
 
 def used(method: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a schedule that a method uses."""
-    return {name: value for name, value in fields.items() if f"train.{name}" not in METHODS.get(method).unused}
+    unused = METHODS.get(method).unused if method in METHODS else ()  # a plug-in's is not known yet
+    return {name: value for name, value in fields.items() if f"train.{name}" not in unused}
 
 
 def settings(method: str, encoder: str, clients: int, **overrides: Any) -> Resolved:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -11,6 +12,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import tyro
@@ -18,8 +20,8 @@ import tyro
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
 """Pattern of what None stands for, in a docstring."""
 
-HIDDEN = ("method",)
-"""Fields that are no flags: the first word of the command line is the method."""
+HIDDEN = ("method", "contents")
+"""Fields that are no flags: the first word of the command line is the method, and `semcom.resolve` reads contents."""
 PLUGIN = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
 """Type of a flag that is given once for each of several plug-ins."""
 REPEATED = {"plugins": PLUGIN}
@@ -78,7 +80,7 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None) -> Any:
             shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})")
             made.append((field.name, Annotated[REPEATED.get(field.name, hints[field.name]), shape], value))
     made += [(name, *spec) for name, spec in (extra or {}).items()]
-    entries = [(name, hint, dataclasses.field(default=value)) for name, hint, value in made]
+    entries = [(n, hint, dataclasses.field(default_factory=partial(copy.copy, value))) for n, hint, value in made]
     text = inspect.cleandoc(cls.__doc__ or "")
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace={"__doc__": text})()
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
+from semcom.config import ConfigError
 from semcom.config.checks import wording
 from semcom.methods.registry import METHODS
+from semcom.packages import hidden
 from semcom.registry import find
 from semcom.runs.owners import options_class
 
@@ -59,6 +61,8 @@ def details(what: str, name: str) -> str:
 def registry_of(what: str) -> Registry[Any]:
     """Return the registry of what can be listed."""
     module, attribute = LISTS[what].split(":")
+    if problem := hidden(module.partition(".")[0]):
+        raise ConfigError(problem)
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -154,19 +158,20 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 
 def _experiment(name: str, entry: Any) -> list[str]:
-    """What is compared, and how many runs each scale has."""
+    """Return what is compared, how many runs each scale has, and what these cost."""
     facts = {
         "paper": entry.paper,
-        "methods": ", ".join(entry.arms),
+        "methods": ", ".join(entry.methods),
         "axis": entry.axis,
         "figure": entry.figure or "none",
     }
     lines = [*_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
-    for scale, grid in entry.scales.items():
-        base = grid.base
-        varied = "; ".join(f"{field} {shown(tuple(values))}" for field, values in grid.vary.items())
-        size = f"{len(entry.grid(scale))} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
-        lines += hanging(f"  {scale:<8}", f"{size}; {varied}")
+    for scale in entry.offered():
+        base, outline = entry.scales[scale].base, entry.outline(scale)
+        varied = "; ".join(f"{field} {shown(tuple(values))}" for field, values in outline.axes.items())
+        size = f"{outline.runs} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
+        cost = "not known" if outline.samples is None else f"{outline.samples:,.0f} training samples"
+        lines += hanging(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
     return lines
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from semcom.config import ConfigError, RunError
-from semcom.packages import BESIDE, hidden
+from semcom.packages import hidden
 
 if TYPE_CHECKING:
     from channels.registry import Registry
@@ -45,11 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except ConfigError as error:
         return _fail(error, 2)
-    except ImportError:
-        problem = hidden(*BESIDE)
-        if problem is None:
-            raise
-        return _fail(problem, 2)
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             return _reader_gone()
@@ -77,6 +72,8 @@ def _reader_gone() -> int:
 def _dispatch(words: list[str]) -> None:
     """Carry out the command that the first word names."""
     command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in NEEDS and (problem := hidden(*NEEDS[command])):
+        raise ConfigError(problem)
     if command in ("-h", "--help"):
         print(USAGE, end="")
     elif command == "--version":
@@ -242,6 +239,8 @@ def show(words: list[str]) -> None:
     print(text)
 
 
+NEEDS = {"sweep": ("experiments", "figures"), "figure": ("experiments", "figures")}
+"""Command -> the packages beside semcom that it cannot do without."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train,
     "sweep": sweep,

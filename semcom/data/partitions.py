@@ -198,6 +198,8 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
     kind = PARTITIONS.get(config.kind)
     options = build_options(kind.Options, config.options, "partition", config.kind)
     check_options("partition", options)
+    if clients > len(dataset.images):
+        raise ConfigError(f"clients: {clients} is more than the {len(dataset.images)} images of {dataset.name!r}")
     rng = _generator(seed, config.kind)
     split = kind(options).divide(dataset, clients, rng)
     if not isinstance(split, Split) or not len(split.train) == len(split.test) == clients:

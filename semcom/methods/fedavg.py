@@ -38,6 +38,11 @@ class FedAvg(Method):
 
         model: Population
 
+    def __init__(self, hyper: Any) -> None:
+        super().__init__(hyper)
+        if type(self).setup is FedAvg.setup and set(self.averages) == {"encoder.", "head."}:
+            self.unused = (*self.unused, "model.init")  # there is one model, and no client's own
+
     def setup(self, world: World) -> Any:
         """Common initial weights."""
         return self.State(world.population(shared=self.averages))

@@ -27,6 +27,7 @@ class FedBABU(FedAvg):
         **{"rounds": 32, "local_epochs": 10, "batch_size": 50, "participation": 0.1},
     }
     averages = ("encoder.",)
+    unused = ("model.init",)
     shares = "encoder, and the initial head"
     personal = "a fine-tuned copy of the model"
     sends = "theta up, theta down"

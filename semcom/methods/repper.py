@@ -44,6 +44,7 @@ class RepPer(FedAvg):
     averages = ("encoder.",)
     shares = "encoder"
     personal = "head, trained at the end"
+    unused: tuple[str, ...] = ("train.eval_every",)  # nothing is evaluated before the end
     sends = "theta up, theta down"
 
     @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class RepPer(FedAvg):
 
     def __init__(self, hyper: RepPer.Hyper) -> None:
         super().__init__(hyper)
-        self.unused = () if hyper.head == "mlp" else ("model.head",)
+        if hyper.head != "mlp":
+            self.unused = (*self.unused, "model.head")
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Eq. 7: E epochs on the body alone."""

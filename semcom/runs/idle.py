@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from channels import LINKS
-from semcom.config import ConfigError, Resolved, TrainConfig
+from semcom.config import COMMON, ConfigError, Resolved, TrainConfig
 from semcom.config.options import spelled
 from semcom.methods.base import Method
 
@@ -73,6 +73,7 @@ RULES = (
     Idle("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
     Idle("train.through_link", lambda r: not r.noisy, NO_NOISE),
     Idle("train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"),
+    Idle("train.checkpoint_every", lambda r: r.config.out is None, "nothing is written without an out folder"),
     Idle("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
 )
 
@@ -92,7 +93,7 @@ def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float)
             _refuse(rule.field, config, rule.why)
     for name in method.unused if not config.new_clients else ():  # new clients train by the run's own schedule
         section, _, field = name.rpartition(".")
-        default = getattr(common, field) if section == "train" else _default(getattr(config, section), field)
+        default = getattr(common, field) if field in COMMON else _default(getattr(config, section), field)
         _refuse(name, config, "{method} does not use it", default)
 
 

@@ -82,7 +82,8 @@ def _check_numbers(part: object, prefix: str) -> None:
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), f"{prefix}{field.name}".replace("_", "-")
         if dataclasses.is_dataclass(value):
-            _check_numbers(value, f"{'method' if flag == 'hyper' else flag}.")
+            inner = "method" if flag == "hyper" else flag.removesuffix(".options")
+            _check_numbers(value, f"{inner}.")
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")

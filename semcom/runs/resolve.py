@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from semcom.config import ConfigError, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
+from semcom.config import COMMON, ConfigError, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
 from semcom.config.checks import check, check_types
 from semcom.config.options import check_options
 from semcom.data.registry import PARTITIONS
@@ -76,8 +76,8 @@ def _fill(train: TrainConfig, method: Method) -> Schedule:
 
 
 def _without(train: TrainConfig, method: Method) -> TrainConfig:
-    """Return the schedule with the fields left open that the method does not use."""
-    opened: dict[str, Any] = {n.removeprefix("train."): None for n in method.unused if n.startswith("train.")}
+    """Return the schedule with those open fields left open that the method does not use."""
+    opened: dict[str, Any] = {name: None for name in COMMON if f"train.{name}" in method.unused}
     return dataclasses.replace(train, **opened)
 
 

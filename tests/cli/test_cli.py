@@ -429,7 +429,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         ("encoders", {"dcgan", "cnn", "resnet18"}),
         ("heads", {"linear", "mlp"}),
         ("figures", {"demo", "channel-ber"}),
-        ("benches", {"engine", "arms"}),
+        ("benches", {"engine", "methods"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
         ("experiments", {"demo", "letter-fig2b"}),
     ],

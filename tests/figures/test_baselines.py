@@ -52,5 +52,6 @@ def test_links_without_a_name_keep_their_own() -> None:
 
 @pytest.mark.parametrize("field", ["method", "train.rounds", SNR])
 def test_runs_that_differ_are_not_averaged(field: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{field}: 1 and 2 for No channel at uses 32 would be averaged as seeds"):
+    scheme = "Features, analog" if field == SNR else "No channel"  # which has no SNR
+    with pytest.raises(ConfigError, match=f"^{field}: 1 and 2 for {scheme} at uses 32 would be averaged as seeds"):
         numbers(frame(**{field: [1, 2] * 3}))

@@ -44,6 +44,12 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("local", {"partition": {"scarce_fraction": 0.5}}, "partition.scarce-fraction: 0.5 has no effect, as no client is"),
     ("local", {"data": {"size": 64}}, "data.size: not for digits, which takes no options"),
+    # schedules, networks
+    ("fedavg", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedavg does not use it"),
+    ("fedprox", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedprox does not use it"),
+    ("fedbabu", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedbabu does not use it"),
+    ("repper", {"train": {"eval_every": 5}}, "train.eval-every: 5 has no effect, as repper does not use it"),
+    ("local", {"train": {"checkpoint_every": 5}}, "train.checkpoint-every: 5 has no effect, as nothing is written"),
     # channels
     ("fedcl", {"channel": {"csi": "ls"}}, "channel.csi: not for awgn, which takes downlink"),
     ("fedcl", {"channel": {"kind": "ideal", "downlink": "ideal"}}, "channel.downlink: not for ideal, which takes no"),
@@ -109,6 +115,9 @@ def test_a_setting_that_would_do_nothing_is_refused(method: str, fields: dict[st
 
 
 BUSY: list[tuple[str, dict[str, Any]]] = [
+    ("ditto", {"model": {"init": "client"}}),
+    ("fedper", {"model": {"init": "client"}}),
+    ("local", {"model": {"init": "client"}}),
     ("local", {"partition": {"kind": "iid", "test_fraction": 0.5}}),
     ("local", {"partition": {"scarce": (1,), "scarce_fraction": 0.5}}),
     ("fedavg", {"channel": {"downlink_snr_db": 3.0}, "air": {"parameters": "analog"}}),

@@ -63,7 +63,10 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"train": {"local_steps": 10**8}}, "train.local-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
     ({"new_clients": 1, "new_steps": 10**8}, "new-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
-    ({"partition": {"shots": 10**20}}, "partition.shots: 100000000000000000000 is more than 9223372036854775807"),
+    (
+        {"partition": {"options": {"shots": 10**20}}},
+        "partition.shots: 100000000000000000000 is more than 9223372036854775807",
+    ),
     ({"air": {"bits_per_float": 10**20}}, "air.bits-per-float: 100000000000000000000 is more than"),
     ({"train": {"local_epochs": (1, 10**20), "lr": 0.1}, "clients": 2}, "train.local-epochs: 100000000000000000000 is"),
     ({"method": "fedcl", "hyper": {"scg_steps": 10**20}}, "method.scg-steps: 100000000000000000000 is more than"),

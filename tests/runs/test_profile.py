@@ -39,7 +39,7 @@ def test_each_section_is_timed_as_often_as_it_is_visited(tmp_path: Path, monkeyp
     config = worlds.request(out=str(tmp_path), train=train)
     seconds = run(config, on_round=lambda row: None).summary["seconds"]
     assert seconds == {"setup": 3, "train": 6, "evaluate": 3, "checkpoint": 2, "log": 12}
-    without_folder = run(worlds.request(train=train)).summary["seconds"]
+    without_folder = run(worlds.request(train={"eval_every": 2})).summary["seconds"]
     assert without_folder == {"setup": 3, "train": 6, "evaluate": 3, "log": 6}
 
 
