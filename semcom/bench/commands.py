@@ -58,7 +58,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure speed. WHAT comes first (see: semcom list benches) and has flags of its own, shown by --help after it."""
+    """Measure speed.
+
+    WHAT comes first (see: semcom list benches); --help after it shows its flags.
+    """
 
     quick: bool = False
     """Tiny workloads: they show that everything works; the numbers mean nothing."""

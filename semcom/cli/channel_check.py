@@ -83,7 +83,9 @@ def _ratio(quantity: str, expected: float, count: float, alone: float) -> Findin
 
 @dataclass(frozen=True)
 class CheckFlags:
-    """Measure the channels against their closed forms: theory, measured, standard error, deviation.
+    """Measure the channels against their closed forms.
+
+    The table has theory, measured value, standard error and deviation.
 
     The exit status is 1 if any deviation is beyond five standard errors.
     """

@@ -52,7 +52,10 @@ class Early:
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Train all runs of an experiment (see: semcom list experiments), print its table and draw its figure."""
+    """Train all runs of an experiment, print its table and draw its figure.
+
+    EXPERIMENT comes first (see: semcom list experiments).
+    """
 
     scale: str | None = None
     """Scale, such as smoke (digits, seconds), small (real images, two cores) or paper (the paper's numbers); see:
@@ -71,7 +74,10 @@ class SweepFlags:
 
 @dataclass(frozen=True)
 class FigureFlags:
-    """Draw a figure (see: semcom list figures) from the results of a sweep."""
+    """Draw a figure from the results of a sweep.
+
+    FIGURE comes first (see: semcom list figures).
+    """
 
     results: str | None = None
     """Folder of a sweep (None: the one in results/ with the largest scale)."""
@@ -81,7 +87,7 @@ class FigureFlags:
 
 @dataclass(frozen=True)
 class ListFlags:
-    """List what there is: `semcom list WHAT`, or `semcom list WHAT NAME` for all that one of them takes.
+    """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
     WHAT: methods, channels, partitions, datasets, encoders, heads, experiments, figures or benches.
     """
@@ -183,10 +189,9 @@ TRAIN: Mapping[str, tuple[Any, Any]] = {
 }
 """The same for `semcom train`, whose configuration has the plug-ins."""
 TRAIN_TEXT = """\
-Train one method. METHOD comes first (see: semcom list methods); its own flags are --method.NAME.
-
-Links, partitions and datasets have flags of their own too: --help after --channel.kind, --partition.kind or
---data.name shows those of the one that is named."""
+Train one method. METHOD comes first (see: semcom list methods).
+--help after METHOD shows its own flags too, --method.NAME; likewise
+--help after --channel.kind, --partition.kind or --data.name."""
 
 
 def parse(
