@@ -46,7 +46,7 @@ class AWGN(Link):
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
 
         def check(self) -> None:
-            """Check the name."""
+            """Raise ValueError for an unknown `downlink`."""
             one_of("downlink", self.downlink, DOWNLINKS)
 
 
@@ -61,7 +61,7 @@ class Rayleigh(Link):
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
 
         def check(self) -> None:
-            """Check the names."""
+            """Raise ValueError for an unknown `coherence`, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
 

@@ -41,7 +41,7 @@ Downlink = Literal["noisy", "ideal"]
 DOWNLINKS = get_args(Downlink)
 
 Realisation = Mapping[str, Tensor]
-"""One realisation of the channel, as `Link.draw` draws it: tensors by name, each with a row per sample."""
+"""One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
 
 class Cost(NamedTuple):
@@ -78,7 +78,7 @@ class Link:
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
 
         def check(self) -> None:
-            """Check both names."""
+            """Raise ValueError for an unknown equaliser or downlink."""
             one_of("equaliser", self.equaliser, EQUALISERS)
             one_of("downlink", self.downlink, DOWNLINKS)
 
@@ -96,7 +96,7 @@ class Link:
         self.downlink: str = getattr(options, "downlink", "noisy")
 
     noisy: ClassVar[bool] = True
-    """Whether the SNR makes a difference."""
+    """True if the SNR makes a difference."""
     shares: tuple[float, ...] | None = None
     """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None
@@ -128,7 +128,7 @@ class Link:
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """Draw one client's realisation for all mini-batches of a round: a row per visited sample, `[sum(sizes), ...]`.
+        """Draw one client's realisation for all mini-batches of a round, sample by sample: `[sum(sizes), ...]`.
 
         Args:
             sizes: sizes of the mini-batches, in the order of visiting.

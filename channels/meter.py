@@ -22,7 +22,7 @@ class Meter:
         self.noise: Tensor | None = None
 
     def add(self, signal: Tensor, noise: Tensor | None, unit: Tensor | float, mask: Tensor | None) -> None:
-        """Add one transmission.
+        """Add the powers of one transmission.
 
         Args:
             signal: faded symbols h x, complex `[k, ..., n]`.

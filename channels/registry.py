@@ -17,7 +17,7 @@ _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
 
 @contextmanager
 def registering(source: str) -> Iterator[None]:
-    """Let names that are registered within it belong to `source`, a plug-in: no other plug-in can take them."""
+    """Let names that are registered inside belong to `source`, a plug-in: no other plug-in can take them."""
     token = _SOURCE.set(source)
     try:
         yield

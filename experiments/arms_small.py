@@ -11,7 +11,7 @@ from experiments.base import Experiment, Grid
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 OWN_RATES = {"train.lr": None, "train.optimizer": None}
-"""What methods with hyperparameters for their rates leave open."""
+"""Schedule fields left open for methods with hyperparameters for their rates."""
 
 
 def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
@@ -41,4 +41,4 @@ ARMS_SMALL = Experiment(
     axis="partition.kind",
     figure="arms-small",
 )
-"""All 23 methods."""
+"""The experiment with all 23 methods."""

@@ -42,7 +42,7 @@ class Outline:
     """The size of one scale of an experiment."""
 
     runs: int
-    """Number of runs."""
+    """Number of runs of the scale."""
     methods: tuple[str, ...]
     """Methods, in the order of the table."""
     axes: Mapping[str, tuple[Any, ...]]
@@ -161,7 +161,7 @@ def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:
 
 
 def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
-    """Options, of which `semcom.resolve` checks whether their owner takes them, with one of them set."""
+    """Return options with one of them set; `semcom.resolve` checks whether their owner takes it."""
     known = vars(options) if dataclasses.is_dataclass(options) else options or {}
     return {**known, name: value}
 

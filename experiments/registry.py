@@ -15,7 +15,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     },
 )
-"""Name -> Experiment."""
+"""Experiments by name."""
 
 
 def experiment(name: str) -> Experiment:

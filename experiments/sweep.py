@@ -1,4 +1,4 @@
-"""Carries out a named experiment: a grid of independent runs, then one tidy table of their results."""
+"""The sweep of a named experiment: a grid of independent runs, then one tidy table of their results."""
 
 from __future__ import annotations
 

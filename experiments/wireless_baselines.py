@@ -16,7 +16,7 @@ from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig,
 from semcom.files import SUMMARY, write_atomically
 
 SNRS = (0.0, 9.0, 18.0)
-"""Of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
+"""SNRs of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
 USES = tuple(2**i for i in range(5, 13))
 """Complex channel uses of an image: 32 to 4,096."""
 
@@ -52,7 +52,7 @@ def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
 
 KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0,)}
 APART = {"channel.kind": {"ideal": {"channel.snr_db": 10.0, "channel.test_snr_db": None}}}
-"""Without noise there is no SNR to be set."""
+"""Settings of the runs without a channel: without noise there is no SNR to be set."""
 
 WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",

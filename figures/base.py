@@ -22,11 +22,11 @@ class Drawing:
     axis: str
     """The varied field that it shows; runs that differ in any other are no seeds of one point."""
     numbers: Callable[[pd.DataFrame], pd.DataFrame]
-    """From the table of a sweep to the plotted numbers: what is drawn and what the CSV holds, nothing else."""
+    """Function from the table of a sweep to the plotted numbers: what is drawn and what the CSV holds, nothing else."""
     draw: Callable[[Axes, pd.DataFrame], None]
-    """Draws the numbers."""
+    """Function that draws the numbers."""
     caption: Callable[[pd.DataFrame], str]
-    """From the numbers to what they are: what is plotted, what error bars mean."""
+    """Function from the numbers to a text on them: what is plotted, what error bars mean."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Measured:
     """A figure that needs no results: it measures its numbers in less than a minute, the same ones every time."""
 
     name: str
-    """As of a `Drawing`."""
+    """Its name on the command line, and that of its files."""
     title: str
     """One line: what is shown."""
     numbers: Callable[[], pd.DataFrame]
-    """Measures what is drawn and what the CSV holds, nothing else."""
+    """Function that measures what is drawn and what the CSV holds, nothing else."""
     draw: Callable[[Axes, pd.DataFrame], None]
-    """As of a `Drawing`."""
+    """Function that draws the numbers."""
     caption: Callable[[pd.DataFrame], str]
-    """As of a `Drawing`."""
+    """Function from the numbers to a text on them: what is plotted, what error bars mean."""
     table: Callable[[pd.DataFrame], pd.DataFrame]
-    """From the numbers to the table on the figure's page, as texts."""
+    """Function from the numbers to the table on the figure's page, as texts."""

@@ -19,7 +19,7 @@ FIGURES: Registry[Drawing | Measured] = Registry(
         "channel-snr": "figures.channel_snr:CHANNEL_SNR",
     },
 )
-"""Name -> figure."""
+"""Figures by name."""
 
 
 def drawing(name: str) -> Drawing | Measured:

@@ -1,4 +1,4 @@
-"""Renders a figure as PDF and PNG, with the plotted numbers as CSV and a page of caption and table."""
+"""Rendering of a figure as PDF and PNG, with the plotted numbers as CSV and a page of caption and table."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs torch at its first use (PEP 562)."""
+    """Import what needs torch at its first use (PEP 562)."""
     if name not in _LAZY:
         raise AttributeError(f"module 'semcom' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -18,7 +18,7 @@ SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
 
 
 def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
-    """Writes a file under a temporary name beside it, syncs and renames it; makes its folder if there is none.
+    """Write a file under a temporary name beside it, sync and rename it; make its folder if there is none.
 
     Args:
         path: the file.
@@ -49,14 +49,14 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes what killed processes left of writing a file. Only for who knows that no other process writes it now."""
+    """Remove what killed processes left of writing a file; only safe while no other process writes it."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         if part.name.split(".")[-2].isdigit():
             part.unlink(missing_ok=True)
 
 
 def append(path: Path, line: bytes) -> None:
-    """Adds a line to a file: all of it, or, where the system refuses (OSError), nothing.
+    """Add a line to a file: all of it, or, where the system refuses (OSError), nothing.
 
     A killed process may leave a part of the line; a machine that loses its power may lose it, as it is not synced.
     """
@@ -72,13 +72,13 @@ def append(path: Path, line: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Waits until all of a file is on the disk."""
+    """Wait until all of a file is on the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a renaming last through a loss of power, where a folder can be synced."""
+    """Make a renaming last through a loss of power, where a folder can be synced."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

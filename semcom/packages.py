@@ -23,7 +23,7 @@ def hidden(*names: str) -> str | None:
 
 
 def _place(name: str) -> str | None:
-    """The folder of a package, or the file of a module, that Python finds under a name."""
+    """Return the folder of a package, or the file of a module, that Python finds under a name."""
     spec = getattr(sys.modules.get(name), "__spec__", None) or find_spec(name)
     if spec is None:
         return None
@@ -33,7 +33,7 @@ def _place(name: str) -> str | None:
 
 
 def is_command() -> bool:
-    """Whether this process was started as the command `semcom` or as `python -m semcom`."""
+    """Return whether this process was started as the command `semcom` or as `python -m semcom`."""
     first = sys.argv[0] if sys.argv else ""
     if first == "-m":  # while Python looks for the module that it is to run
         return sys.orig_argv[-len(sys.argv)].endswith("semcom")

@@ -25,7 +25,7 @@ def gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | f
 
 
 def strength(h: Tensor) -> Tensor:
-    """Return |h|^2."""
+    """Return |h|^2 of gains h."""
     return h.real.square() + h.imag.square()
 
 

@@ -32,7 +32,7 @@ class Finding:
 
     @property
     def deviation(self) -> float:
-        """Return `measured - theory` in units of `error`; nan if either is no number."""
+        """Distance of `measured` from `theory` in units of `error`, with its sign; nan if either is no number."""
         apart = self.measured - self.theory
         if self.error == 0.0:
             return 0.0 if apart == 0.0 else math.copysign(math.inf, apart)
@@ -40,7 +40,7 @@ class Finding:
 
     @property
     def agrees(self) -> bool:
-        """Return whether the deviation is within `LIMIT`, which a nan is not."""
+        """True if the deviation is within `LIMIT`, which a nan is not."""
         return abs(self.deviation) <= LIMIT
 
 

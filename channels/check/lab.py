@@ -50,7 +50,7 @@ class Lab:
         return torch.tensor([snr_db], device=self.device)
 
     def ones(self, *shape: int) -> Tensor:
-        """Return symbols 1."""
+        """Return symbols that are all 1."""
         return torch.ones(shape, dtype=torch.complex64, device=self.device)
 
     def normal(self, *shape: int, key: str) -> Tensor:

@@ -41,7 +41,7 @@ CASES: Mapping[str, Case] = {
     "digital": ("digital", {}, {}),
     "digital-rayleigh": ("digital", {"fading": "rayleigh"}, {}),
 }
-"""What is measured, by the name in the table."""
+"""Cases by their name in the table."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class BenchChannels(Bench):
     """
 
     links: str | None = None
-    """Which links, separated by commas (None: all)."""
+    """Links, separated by commas (None: all)."""
     repeats: int | None = None
     """Measurements of each (None: 15; with --quick 2)."""
 
@@ -115,7 +115,7 @@ class Pass:
         return self.link.of(client).draw([SAMPLES] * STEPS, FEATURES, self.generator)
 
     def _rows(self, clients: int) -> dict[str, Tensor]:
-        """Return the first step of a round of each client: a view of its rows, as the engine takes it."""
+        """Return the first step of a round of each client: a view of its realisation, as the engine takes it."""
         drawn = [self.draw(client) for client in range(clients)]
         return {name: torch.stack([rows[name] for rows in drawn])[:, :SAMPLES] for name in drawn[0]}
 

@@ -41,12 +41,12 @@ BENCHES: Registry[type[Bench]] = Registry(
         "methods": "semcom.bench.methods:BenchMethods",
     },
 )
-"""What can be measured."""
+"""Benchmarks by their name on the command line."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a benchmark found: tables for a terminal, all that was measured, and what all its rows have in common.
+    """Outcome of a benchmark: tables for a terminal, all that was measured, and what all its rows have in common.
 
     Texts in a column "error" are failures, each of what a column "name" says.
     """
@@ -58,12 +58,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measures speed: `semcom bench WHAT`; each of `semcom list benches` explains its own flags with --help."""
+    """Measure speed.
+
+    WHAT comes first (see: semcom list benches); --help after it shows its flags.
+    """
 
     quick: bool = False
-    """Tiny workloads: shows that everything works; the numbers mean nothing."""
+    """Tiny workloads: they show that everything works; the numbers mean nothing."""
     json: str | None = None
-    """File that everything measured is written to."""
+    """JSON file that everything measured is written to."""
 
     def carry_out(self) -> None:
         """Measure, print the tables, write the file.

@@ -29,7 +29,7 @@ SMALL: Mapping[str, Workload] = {
     name: replace(case, title=f"{case.title} (small)", clients=2, samples=4 if name == "c" else 11, batch=4)
     for name, case in CASES.items()
 }
-"""The same in a moment."""
+"""The same cases, so small that they take a moment."""
 GROWING, SIZES = ("a", "b"), {"cpu": 2048, "cuda": 8192}
 """Cases with several numbers of clients; rows and columns of the matrices whose products are a device's peak."""
 
@@ -43,9 +43,9 @@ class BenchEngine(Bench):
     """
 
     cases: str = "a,b,c"
-    """Which cases, separated by commas."""
+    """Cases, separated by commas."""
     variants: str | None = None
-    """Which variants, separated by commas: plain, loop, chunk, processes, bf16, those of a GPU (None: all that are)."""
+    """Variants, separated by commas: plain, loop, chunk, processes, bf16, those of a GPU (None: all that run here)."""
     repeats: int | None = None
     """Rounds of each variant that count, after one that does not (None: 5; with --quick 2)."""
     growth: tuple[int, ...] | None = None

@@ -31,16 +31,16 @@ MOST = 1.3  # target: time over FedAvg's by work over FedAvg's
 
 @dataclass(frozen=True)
 class BenchMethods(Bench):
-    """What a round of each method costs beside FedAvg's: passes through the encoder by count, time by measurement.
+    """Cost of a round of each method beside FedAvg's: passes through the encoder by count, time by measurement.
 
     Synthetic images: the small network with dropout, 300 images per client, batch 16, SGD, an ideal link. Rounds of
     FedAvg and of a method take turns on one thread of a processor.
     """
 
     methods: str | None = None
-    """Which methods, separated by commas (None: all)."""
+    """Methods, separated by commas (None: all; see: semcom list methods)."""
     clients: int | None = None
-    """How many (None: 20; with --quick 2)."""
+    """Number of clients (None: 20; with --quick 2)."""
     repeats: int | None = None
     """Pairs of rounds that count, after three that do not (None: 5; with --quick 2)."""
 

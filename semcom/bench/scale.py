@@ -29,15 +29,15 @@ WORKLOADS: Mapping[str, Workload] = {
 
 @dataclass(frozen=True)
 class BenchScale(Bench):
-    """What a round costs when very many clients exist and 20 of them take part, beside 20 of 100.
+    """Cost of a round when very many clients exist and 20 of them take part, beside 20 of 100.
 
     The clients share 60,000 synthetic images through overlapping index tables.
     """
 
     methods: str = "fedavg,fedproto,fedcl"
-    """Which methods, separated by commas."""
+    """Methods, separated by commas."""
     clients: int = MANY
-    """How many are very many."""
+    """Number of clients that counts as very many."""
     rounds: int | None = None
     """Rounds that count, after one that does not (None: 50; with --quick 3)."""
 

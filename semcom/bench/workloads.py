@@ -1,4 +1,4 @@
-"""What is measured: workloads of CIFAR-10's shape on random images, and the ways in which they are carried out."""
+"""Workloads of CIFAR-10's shape on random images, and the variants in which they are carried out."""
 
 from __future__ import annotations
 

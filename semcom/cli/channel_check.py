@@ -26,7 +26,7 @@ BAND, SAMPLES, FEATURES = 240, 90, 64
 
 
 def channel_check(device: str, seed: int, json: str | None) -> None:
-    """Prints the table and writes it to a file.
+    """Print the table, and write it to a file.
 
     Args:
         device: "auto", "cpu", "cuda", ...
@@ -52,7 +52,7 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
 
 
 def accounting(lab: Lab) -> Iterator[Finding]:
-    """K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
+    """Measure K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
     links = {"AWGN": ("awgn", {}), "OFDM": ("ofdm", {"profile": "rayleigh", "subcarriers": BAND})}
     for name, (kind, options) in links.items():
         alone = _traffic(lab, 1, kind, options)
@@ -64,7 +64,7 @@ def accounting(lab: Lab) -> Iterator[Finding]:
 
 
 def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
-    """What each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
+    """Return what each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
 
     def nothing(*_: Any) -> Any:
         raise AssertionError("counting draws nothing and sends nothing")
@@ -77,27 +77,29 @@ def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> T
 
 
 def _ratio(quantity: str, expected: float, count: float, alone: float) -> Finding:
-    """Of two counts, exact but for rounding."""
+    """Return the finding of a ratio of two counts, exact but for rounding."""
     return Finding(quantity, expected, count / alone, expected * np.finfo(float).eps, None)
 
 
 @dataclass(frozen=True)
 class CheckFlags:
-    """Measures the channels against their closed forms: theory, measured, standard error, deviation.
+    """Measure the channels against their closed forms.
+
+    The table has theory, measured value, standard error and deviation.
 
     The exit status is 1 if any deviation is beyond five standard errors.
     """
 
     device: str = "auto"
-    """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
+    """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     seed: int = 0
-    """Of every draw: the same seed measures the same numbers."""
+    """Seed of every draw: the same one measures the same numbers."""
     json: str | None = None
-    """File that the table is written to as well."""
+    """JSON file that the table is written to as well."""
 
 
 def _judge(found: list[Finding]) -> None:
-    """Says that all is well. Raises RunError where it is not."""
+    """Print that all is well. Raises RunError where it is not."""
     wrong = [f for f in found if not f.agrees]
     if wrong:
         first = wrong[0]
@@ -109,5 +111,5 @@ def _judge(found: list[Finding]) -> None:
 
 
 def _plain(f: Finding) -> dict[str, Any]:
-    """A finding for a JSON file, which knows no infinity."""
+    """Return a finding for a JSON file, which knows no infinity."""
     return asdict(f) | {"deviation": f.deviation if math.isfinite(f.deviation) else None}

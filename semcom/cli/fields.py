@@ -1,4 +1,4 @@
-"""The fields of dataclasses for people: what stands below them in the source, their defaults, and their flags."""
+"""The fields of dataclasses as people see them: the docstrings below them, their defaults, and their flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import tyro
 
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
-"""In a docstring: what None stands for."""
+"""Pattern of what None stands for, in a docstring."""
 
 HIDDEN = ("method", "contents")
 """Fields that are no flags: the first word of the command line is the method, and `semcom.resolve` reads contents."""
@@ -28,7 +28,7 @@ REPEATED = {"plugins": PLUGIN}
 
 
 def docstrings(cls: type) -> dict[str, str]:
-    """Return what stands below each field of a dataclass or of its bases, as one line; nothing without a source."""
+    """Return the docstring below each field of a dataclass or its bases, as one line; nothing without a source."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
         with contextlib.suppress(OSError, TypeError, SyntaxError):

@@ -34,29 +34,32 @@ Level = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True)
 class Early:
-    """What has to be known before the other flags can be read."""
+    """The words that have to be known before the other flags can be read."""
 
     name: str | None
     """The first word, if it is no flag: a method, an experiment, a figure."""
     rest: list[str]
     """The words that are left."""
     config: str | None = None
-    """A stored config.json."""
+    """Path of a stored config.json."""
     plugins: tuple[str, ...] = ()
-    """See RunConfig."""
+    """Python files or modules, as in `RunConfig.plugins`."""
     log_level: Level = "info"
-    """What is logged to stderr."""
+    """Lowest level that is logged to stderr."""
     profile: bool = False
-    """Whether the time is measured by its parts."""
+    """True to measure the parts of training too."""
 
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Trains every run of an experiment's grid, prints its table and draws its figure."""
+    """Train all runs of an experiment, print its table and draw its figure.
+
+    EXPERIMENT comes first (see: semcom list experiments).
+    """
 
     scale: str | None = None
-    """A scale of the experiment, such as smoke (digits, seconds), small (real images, two cores), paper (the paper's
-    numbers) or one of its own (None: the first it has, in this order)."""
+    """Scale, such as smoke (digits, seconds), small (real images, two cores) or paper (the paper's numbers); see:
+    semcom list experiments EXPERIMENT (None: the first of these that it has)."""
     jobs: int = 1
     """Runs that train at the same time, each in a process of its own."""
     backend: Literal["loky", "ray"] = "loky"
@@ -66,12 +69,15 @@ class SweepFlags:
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None
-    """cpu, cuda, cuda:1, ... (None: CUDA where there is one)."""
+    """Device, such as cpu, cuda or cuda:1 (None: CUDA where there is one)."""
 
 
 @dataclass(frozen=True)
 class FigureFlags:
-    """Draws a figure from the results of a sweep."""
+    """Draw a figure from the results of a sweep.
+
+    FIGURE comes first (see: semcom list figures).
+    """
 
     results: str | None = None
     """Folder of a sweep (None: the one in results/ with the largest scale)."""
@@ -81,23 +87,23 @@ class FigureFlags:
 
 @dataclass(frozen=True)
 class ListFlags:
-    """Lists what there is: `semcom list WHAT`, or `semcom list WHAT NAME` for all that one of them takes.
+    """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
     WHAT: methods, channels, partitions, datasets, encoders, heads, experiments, figures or benches.
     """
 
 
 class _EarlyParser(argparse.ArgumentParser):
-    """An argument parser whose errors are ConfigErrors."""
+    """Argument parser whose errors are ConfigErrors."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises what argparse would print."""
+        """Raise what argparse would print."""
         field_first = re.sub(r"^argument --([\w-]+): ", r"\1: ", message)
         raise ConfigError(field_first.replace("expected one argument", "no value is given"))
 
 
 def read_early(argv: Sequence[str], config: bool = False) -> Early:
-    """Takes the name, --plugin, --log-level and, for `train`, --config and --profile out. Raises ConfigError."""
+    """Take the name, --plugin, --log-level and, for `train`, --config and --profile out. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--log-level", default="info")
@@ -114,7 +120,7 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
 
 
 def read_config(path: str) -> RunConfig:
-    """The configuration stored in a config.json, whatever its files held then. Raises ConfigError."""
+    """Return the configuration stored in a config.json, whatever its files held then. Raises ConfigError."""
     try:
         config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
@@ -126,7 +132,7 @@ def read_config(path: str) -> RunConfig:
 
 
 def read_train(early: Early) -> RunConfig:
-    """The configuration of `semcom train`: the flags over --config over the defaults.
+    """Return the configuration of `semcom train`: the flags over --config over the defaults.
 
     `--help` prints the flags, with those of the method, partition, dataset and link, and raises SystemExit.
 
@@ -147,7 +153,7 @@ def read_train(early: Early) -> RunConfig:
 
 
 def read_kinds(words: Sequence[str]) -> dict[str, str]:
-    """Section -> what the words choose in it: the link, the partition, the dataset. Raises ConfigError."""
+    """Return the link, the partition and the dataset that the words choose, by section. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     for section, kind in KINDS.items():
         parser.add_argument(f"--{section}.{kind}", dest=section)
@@ -155,7 +161,7 @@ def read_kinds(words: Sequence[str]) -> dict[str, str]:
 
 
 def _with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
-    """A configuration with other owners; the options of those that it had go with them."""
+    """Return a configuration with other owners; the options of those that it had go with them."""
     for section, name in chosen.items():
         if owner(config, section) == name:
             continue
@@ -168,10 +174,10 @@ def _with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
     return config
 
 
-PLUGIN_HELP = "A Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
+PLUGIN_HELP = "Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
 EARLY: Mapping[str, tuple[Any, Any]] = {
     "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
-    "log_level": (Annotated[Level, tyro.conf.arg(help="What is logged to stderr.")], "info"),
+    "log_level": (Annotated[Level, tyro.conf.arg(help="Lowest level that is logged to stderr.")], "info"),
 }
 """Flags that every command takes, and `read_early` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
@@ -182,7 +188,10 @@ TRAIN: Mapping[str, tuple[Any, Any]] = {
     "log_level": EARLY["log_level"],
 }
 """The same for `semcom train`, whose configuration has the plug-ins."""
-TRAIN_TEXT = "Trains one method. METHOD comes first; its own flags are --method.NAME."
+TRAIN_TEXT = """\
+Train one method. METHOD comes first (see: semcom list methods).
+--help after METHOD shows its own flags too, --method.NAME; likewise
+--help after --channel.kind, --partition.kind or --data.name."""
 
 
 def parse(
@@ -231,7 +240,7 @@ HELP = {"-h", "--help"}
 
 @contextlib.contextmanager
 def _unwrapped() -> Iterator[None]:
-    """Makes tyro believe in a very wide terminal, since wrapping would break the words of an error."""
+    """Make tyro believe in a very wide terminal, since wrapping would break the words of an error."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100000"
     try:
@@ -250,7 +259,7 @@ _PLAIN = {
 
 
 def _one_line(box: str) -> str:
-    """What a boxed error of tyro says, without its frame and its pointers to the help."""
+    """Return the message in a boxed error of tyro, without its frame and its pointers to the help."""
     inner: list[str] = []
     for line in box.splitlines()[1:]:  # without the title
         if line.strip("│╰╯─- "):
@@ -295,14 +304,14 @@ _SCALARS: Mapping[Any, tuple[str, str]] = {
 
 
 def _types() -> ConstructorRegistry:
-    """How numbers, texts, choices and their unions are read and shown: shorter than tyro's own way."""
+    """Return the registry that reads and shows numbers, texts, choices and their unions, shorter than tyro's own."""
     registry = ConstructorRegistry()
     registry.primitive_rule(_simple)
     return registry
 
 
 def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Literal, int, float and float | str, each with `| None` and with a tuple of the same, and tuples of int.
+    """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, and tuples of int.
 
     Anything else is tyro's.
     """
@@ -325,7 +334,7 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 def _spec(
     name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True
 ) -> PrimitiveConstructorSpec[Any]:
-    """A flag shown as `name` that takes one word or many, each read by `one`; None is read where it is `optional`.
+    """Return how to read a flag shown as `name`, of one word or many, each read by `one`; None where it is `optional`.
 
     One word alone is a `single` value, or a list of one, where no word at all is an empty list.
     """
@@ -349,14 +358,14 @@ def _spec(
 
 
 def _choice(word: str, choices: Sequence[str]) -> str:
-    """A word that has to be one of `choices`."""
+    """Return a word that has to be one of `choices`."""
     if word not in choices:
         raise ValueError(f"{word!r} is not one of {', '.join(choices)}")
     return word
 
 
 def _scalar(word: str, scalars: Sequence[Any]) -> Any:
-    """A word as the first of the types that takes it."""
+    """Return a word as the first of the types that takes it."""
     for kind in scalars:
         with contextlib.suppress(ValueError):
             return kind(word)

@@ -1,4 +1,4 @@
-"""What `semcom list WHAT [NAME]` prints: the entries of a registry, or all that one of them takes."""
+"""Text that `semcom list WHAT [NAME]` prints: the entries of a registry, or all that one of them takes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from semcom.methods.base import Method
 
 WIDEST = 120
-"""Columns of text in a terminal that has more of them, and where there is none."""
+"""Columns of text where the terminal has more, or where there is none."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
     "channels": "channels:LINKS",
@@ -36,15 +36,15 @@ LISTS: Mapping[str, str] = {
     "figures": "figures.registry:FIGURES",
     "benches": "semcom.bench.commands:BENCHES",
 }
-"""What can be listed -> its registry."""
+"""Name of a list -> its registry."""
 LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more."
 """Below the overview of methods: the papers' symbols."""
 FEATURES, CLASSES, CHANNELS = 64, 10, 3
-"""What the parameters of encoders and heads are counted for."""
+"""Features, classes and channels for which the parameters of encoders and heads are counted."""
 
 
 def overview(what: str) -> str:
-    """Return what there is: the name and the title of each entry; of methods what they share and send, too."""
+    """Return the name and the title of each entry; of methods what they share and send, too."""
     if what == "methods":
         return _methods()
     registry = registry_of(what)
@@ -78,7 +78,7 @@ def _title(registry: Registry[Any], name: str) -> str:
 
 
 def _methods() -> str:
-    """Citation, what is shared, personal and sent, and hyperparameters with their defaults."""
+    """Return citation, what is shared, personal and sent, and hyperparameters with their defaults."""
     margin = max(map(len, METHODS.names())) + 2
     lines: list[str] = []
     for name in METHODS.names():
@@ -92,7 +92,7 @@ def _methods() -> str:
 
 
 def _method(name: str, method: type[Method]) -> list[str]:
-    """The traits, the paper's setting, and what each hyperparameter means and may be."""
+    """Return the traits, the paper's setting, and what each hyperparameter means and may be."""
     preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
     facts = {"paper": _paper(method), **_traits(method), "preset": preset or "none: the common defaults"}
     options = _options(method.Hyper, "method", "hyperparameters")
@@ -100,12 +100,12 @@ def _method(name: str, method: type[Method]) -> list[str]:
 
 
 def _paper(method: type[Method]) -> str:
-    """The citation; a plugin may have none."""
+    """Return the citation; a plug-in may have none."""
     return getattr(method, "paper", "") or "-"
 
 
 def _traits(method: type[Method]) -> dict[str, str]:
-    """What is common to the clients, what each keeps, what crosses the air."""
+    """Return what is common to the clients, what each keeps, what crosses the air."""
     return {"shared": method.shares or "-", "personal": method.personal or "-", "sent": method.sends or "-"}
 
 
@@ -123,7 +123,7 @@ def _owner(section: str) -> Callable[[str, Any], list[str]]:
 
 
 def _options(cls: type, section: str, title: str) -> list[str]:
-    """Two lines for each option: its default and what it may be; what it means."""
+    """Return two lines for each option: its default and what it may be; what it means."""
     known, types, start = docstrings(cls), typing.get_type_hints(cls), cls()
     if not dataclasses.fields(start):
         return [f"no {title}"]
@@ -140,7 +140,7 @@ def _options(cls: type, section: str, title: str) -> list[str]:
 
 
 def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
-    """An encoder or a head: its docstring, and its size in a usual run."""
+    """Return an encoder's or a head's docstring, and its size in a usual run."""
     import torch
 
     with torch.device("meta"):
@@ -176,7 +176,7 @@ def _experiment(name: str, entry: Any) -> list[str]:
 
 
 def _figure(name: str, entry: Any) -> list[str]:
-    """What it is drawn from."""
+    """Return what it is drawn from."""
     if hasattr(entry, "experiment"):
         return [*_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
     return [*_head(name, entry.title), "", "needs no results: it measures what it draws"]
@@ -204,7 +204,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
 
 
 def _head(name: str, text: str, whole: bool = False) -> list[str]:
-    """The name and the first paragraph of a docstring, or with `whole` all of them."""
+    """Return the name and the first paragraph of a docstring, or with `whole` all of them."""
     first, *more = text.split("\n\n")
     lines = hanging(f"{name}  ", first)
     for paragraph in more if whole else ():

@@ -38,7 +38,7 @@ flags: --help, --version
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status; an error is one line on stderr."""
+    """Run one command and return its exit status; an error is one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         _dispatch(words)
@@ -57,20 +57,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(error: object, status: int) -> int:
-    """Prints one line and hands the exit status on."""
+    """Print one line and hand the exit status on."""
     text = " ".join(str(error).split()) or type(error).__name__
     print(f"semcom: error: {text}" if status != 130 else f"semcom: {text}", file=sys.stderr)
     return status
 
 
 def _reader_gone() -> int:
-    """The reader of the output (`semcom ... | head`) has closed it: nothing more can be said."""
+    """Say nothing more, since the reader of the output (`semcom ... | head`) has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
     return 1
 
 
 def _dispatch(words: list[str]) -> None:
-    """Carries out the command that the first word names."""
+    """Carry out the command that the first word names."""
     command, rest = (words[0], words[1:]) if words else ("", [])
     if command in NEEDS and (problem := hidden(*NEEDS[command])):
         raise ConfigError(problem)
@@ -88,7 +88,7 @@ def _dispatch(words: list[str]) -> None:
 
 @contextlib.contextmanager
 def _request() -> Iterator[None]:
-    """While a request is read and checked, any ValueError says that it is wrong."""
+    """Turn any ValueError into a ConfigError while a request is read and checked."""
     try:
         yield
     except ValueError as error:
@@ -97,7 +97,7 @@ def _request() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _logging(level: str) -> Iterator[None]:
-    """Log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
+    """Show log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
@@ -114,7 +114,7 @@ def _logging(level: str) -> Iterator[None]:
 
 
 def train(words: list[str]) -> None:
-    """`semcom train METHOD`."""
+    """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
 
@@ -136,7 +136,7 @@ def train(words: list[str]) -> None:
 
 
 def sweep(words: list[str]) -> None:
-    """`semcom sweep EXPERIMENT`."""
+    """Carry out `semcom sweep EXPERIMENT`."""
     from experiments.registry import EXPERIMENTS
     from experiments.sweep import sweep as carry_out
     from figures.registry import drawing_of
@@ -158,7 +158,7 @@ def sweep(words: list[str]) -> None:
 
 
 def figure(words: list[str]) -> None:
-    """`semcom figure FIGURE`."""
+    """Carry out `semcom figure FIGURE`."""
     from figures.registry import FIGURES
     from semcom.cli import flags
 
@@ -171,7 +171,7 @@ def figure(words: list[str]) -> None:
 
 
 def _draw(name: str | None, results: Path | str | None, out: Path | str | None) -> None:
-    """Renders a figure, if there is one, and prints where it lies."""
+    """Render a figure, if there is one, and print where it lies."""
     from figures import render
 
     for path in render(name, results=results, out=out) if name else ():
@@ -179,7 +179,7 @@ def _draw(name: str | None, results: Path | str | None, out: Path | str | None) 
 
 
 def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
-    """The name that a command was given; ConfigError if there is none, ValueError if nothing is called so."""
+    """Return the name that a command was given. Raises ConfigError for none, ValueError where nothing is called so."""
     from semcom.cli.flags import HELP
     from semcom.runs.plugins import load_plugins
 
@@ -192,7 +192,7 @@ def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
 
 
 def bench(words: list[str]) -> None:
-    """`semcom bench WHAT`."""
+    """Carry out `semcom bench WHAT`."""
     from semcom.bench.commands import BENCHES, Bench
     from semcom.cli import flags
 
@@ -206,7 +206,7 @@ def bench(words: list[str]) -> None:
 
 
 def channel_check(words: list[str]) -> None:
-    """`semcom channel-check`."""
+    """Carry out `semcom channel-check`."""
     from semcom.cli import flags
     from semcom.cli.channel_check import CheckFlags
     from semcom.cli.channel_check import channel_check as carry_out
@@ -223,7 +223,7 @@ def channel_check(words: list[str]) -> None:
 
 
 def show(words: list[str]) -> None:
-    """`semcom list WHAT [NAME]`."""
+    """Carry out `semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
 

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class RoundProgress(contextlib.ExitStack):
-    """Show each round: as a bar where stderr is a terminal, as a log line elsewhere.
+    """Display of each round: a bar where stderr is a terminal, log lines elsewhere.
 
     Args:
         rounds: T, the number of rounds of the run.

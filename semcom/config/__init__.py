@@ -1,4 +1,4 @@
-"""What a run is: its fields, their defaults and checks, and its identity. Nothing here imports torch."""
+"""A run's configuration: its fields, their defaults and checks, and its identity. Nothing here imports torch."""
 
 from semcom.config.errors import ConfigError, RunError
 from semcom.config.fields import (

@@ -1,4 +1,4 @@
-"""What can be told about a configuration without its data: types, ranges, and fields that contradict each other."""
+"""Checks of a configuration that need no data: types, ranges, and fields that contradict each other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ PER_CLIENT = ("train.lr", "train.local_epochs")
 
 
 def check(config: RunConfig) -> None:
-    """Raises ConfigError for the first field that is wrong. Open fields (None) are passed over."""
+    """Raise ConfigError for the first field that is wrong; open fields (None) pass."""
     check_types(config)
     _check_ranges(config)
     for name in PER_CLIENT:
@@ -86,7 +86,7 @@ def check(config: RunConfig) -> None:
 
 
 def require(name: str, value: Any, rule: Rule) -> None:
-    """As `channels.options.require`, for a field of a configuration: ConfigError, with the field as its flag."""
+    """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
     try:
         options.require(_flag(name), value, rule)
     except ValueError as error:
@@ -94,13 +94,12 @@ def require(name: str, value: Any, rule: Rule) -> None:
 
 
 def _get(config: RunConfig, name: str) -> Any:
-    """The value of a dotted field."""
     section, _, field = name.rpartition(".")
     return getattr(getattr(config, section) if section else config, field)
 
 
 def _flag(name: str) -> str:
-    """A field as the command line spells it."""
+    """Return a field as the command line spells it."""
     return name.replace("_", "-")
 
 
@@ -108,7 +107,7 @@ def _flag(name: str) -> str:
 
 
 def check_types(config: RunConfig) -> None:
-    """Raises ConfigError for a value, read from a file or given in Python, that has not the type its field declares."""
+    """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type."""
     for section in dataclasses.fields(RunConfig):
         part = getattr(config, section.name)
         if dataclasses.is_dataclass(part):
@@ -120,7 +119,7 @@ def check_types(config: RunConfig) -> None:
 
 
 def _check_fields(part: Any, prefix: str) -> None:
-    """The fields of one section; the sections themselves are dataclasses and fit no rule here."""
+    """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
     for name, hint in typing.get_type_hints(type(part)).items():
         value = getattr(part, name)
         if not dataclasses.is_dataclass(value) and not _fits(value, hint):
@@ -128,7 +127,7 @@ def _check_fields(part: Any, prefix: str) -> None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value has a declared type; a whole number is a number too, but truth is no number."""
+    """Return whether a value has a declared type. A whole number is a number too; a truth value is not."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
         return True
@@ -148,7 +147,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def wording(hint: Any) -> str:
-    """A declared type for a person."""
+    """Return a declared type in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
@@ -165,14 +164,13 @@ def wording(hint: Any) -> str:
 
 
 def _check_ranges(config: RunConfig) -> None:
-    """The single numbers."""
     for rule, names in RANGES.items():
         for name in names:
             require(name, _get(config, name), rule)
 
 
 def _check_training(train: TrainConfig) -> None:
-    """Fields of a resolved schedule that contradict each other, or have no effect."""
+    """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer == "adam":
         raise ConfigError(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")
     if train.local_steps is not None and train.local_epochs is not None:
@@ -191,7 +189,7 @@ def _check_training(train: TrainConfig) -> None:
 
 
 def _check_snr(config: RunConfig) -> None:
-    """The three SNR fields against the number of clients."""
+    """Check the three SNR fields against the number of clients."""
     channel = config.channel
     for name, value in (("channel.snr-db", channel.snr_db), ("channel.downlink-snr-db", channel.downlink_snr_db)):
         snr = SNR((0.0,)) if value is None else parse_snr(value, name)

@@ -8,4 +8,4 @@ class ConfigError(ValueError):
 
 
 class RunError(RuntimeError):
-    """The work itself failed (divergence, a full disk): the request was fine."""
+    """A failure of the work itself (divergence, a full disk): the request was fine."""

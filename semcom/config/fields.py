@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which images."""
+    """The images of a run."""
 
     name: str = "digits"
     """A dataset (see: semcom list datasets), or the path of an .npz file or of an image folder."""
@@ -24,7 +24,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class PartitionConfig:
-    """How the images are divided over the clients."""
+    """The division of the images over the clients."""
 
     kind: str = "shots"
     """Name of the partition (see: semcom list partitions)."""
@@ -70,7 +70,7 @@ class ChannelConfig:
 
 @dataclass(frozen=True)
 class AirConfig:
-    """What else is exchanged (parameters, prototypes) and how it is counted."""
+    """The exchange of all but features and gradients (parameters, prototypes), and how it is counted."""
 
     parameters: Literal["ideal", "analog"] = "ideal"
     """`ideal`: error-free; `analog`: uncoded through the run's channel."""
@@ -86,7 +86,7 @@ class AirConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Schedule and optimiser, the same for every arm unless the user or the preset says otherwise."""
+    """The schedule and the optimiser, the same for every method unless the user or the preset says otherwise."""
 
     rounds: int | None = None
     """T: communication rounds (None: 60, or the preset's)."""
@@ -95,7 +95,7 @@ class TrainConfig:
     local_steps: int | None = None
     """Steps per client and round instead of local epochs (None: epochs, or the preset's steps)."""
     batch_size: int | None = None
-    """Mini-batch (None: 50, or the preset's)."""
+    """Size of a mini-batch (None: 50, or the preset's)."""
     lr: float | tuple[float, ...] | None = None
     """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
     lr_milestones: tuple[int, ...] | None = None
@@ -111,11 +111,11 @@ class TrainConfig:
     participation: float | None = None
     """Part of the clients that takes part in a round (None: 1, or the preset's)."""
     preset: Literal["common", "paper"] = "common"
-    """What fills open fields: the common defaults, or the arm's own paper."""
+    """Source of open fields: the common defaults, or the setting of the method's own paper."""
     through_link: bool = True
-    """Whether local training of arms that are not split sees a simulated channel."""
+    """Simulate the channel in the local training of methods that are not split."""
     eval_every: int = 10
-    """Rounds between evaluations; each of the last ten rounds is evaluated."""
+    """Rounds between evaluations; each of the last ten rounds is evaluated too."""
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
     checkpoint_every: int = 10
@@ -143,22 +143,22 @@ class RunConfig:
     new_data: str | None = None
     """A dataset that the new clients divide among themselves (None: the run's images are divided over all clients)."""
     new_steps: int = 100
-    """Steps that a new client trains a head of its own."""
+    """Steps for which a new client trains a head of its own."""
     seed: int = 0
-    """Every draw of the run follows from it."""
+    """Seed from which every draw of the run follows."""
     plugins: tuple[str, ...] = ()
-    """Python files or modules, imported first, that register own methods, channels, encoders or datasets."""
+    """Python files or modules that are imported first and register own methods, channels, encoders, datasets ..."""
     contents: dict[str, str] = field(default_factory=dict)
-    """File or plug-in -> digest of its content: filled in by `semcom.resolve`, which holds what is there to it."""
+    """File or plug-in -> digest of its content, filled in by `semcom.resolve`, which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
     device: str = "auto"
-    """cpu, cuda, cuda:1, ... (auto: CUDA where there is one)."""
+    """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"
     """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
     chunk: int | Literal["auto"] = "auto"
     """k: clients trained at once (auto: from the device, the network and free memory)."""
     processes: int = 1
-    """Processes that share the clients of this run, on a CPU one thread each; `torchrun` starts its own."""
+    """Processes that share the clients of this run, on a CPU with one thread each; `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
-    """Where models of clients lie that take no part: memory of the device or the host, or a file (auto: first fit)."""
+    """Place for models of clients that take no part: device or host memory, or a file (auto: first that fits)."""

@@ -20,17 +20,17 @@ BY_CONTENT = ("plugins", "data.name", "new_data", "partition.options.path")
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain containers, as `config.json` holds it."""
+    """Return the configuration as plain containers, as `config.json` holds it."""
     return dataclasses.asdict(config)
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
-    """Inverse of `to_dict`. Raises ConfigError for a section or field that does not exist."""
+    """Return the configuration of plain containers. Raises ConfigError for a section or field that does not exist."""
     return _build(RunConfig, values, "")
 
 
 def complete(config: Any) -> RunConfig:
-    """A configuration as a user may give it in Python: sections, or all of it, may be mappings; lists become tuples.
+    """Return a configuration from what a user may give: sections, or all of it, as mappings; lists become tuples.
 
     Raises ConfigError for a section that is neither, or a field that does not exist.
     """
@@ -38,7 +38,7 @@ def complete(config: Any) -> RunConfig:
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
-    """An instance of dataclass `cls` from a mapping, with lists turned into tuples and nested sections built."""
+    """Build an instance of dataclass `cls` from a mapping; lists become tuples, and nested sections are built too."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {values!r} is not a table of fields")
     known = {f.name: f for f in dataclasses.fields(cls)}
@@ -57,7 +57,7 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
 
 
 def run_hash(config: RunConfig) -> str:
-    """Identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts (`_identity`)."""
+    """Return the identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts."""
     text = json.dumps(_identity(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -71,7 +71,7 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 
 def _difference(name: str, stored: Any, wanted: Any) -> str:
-    """Words on one field; of one that names files, both may be the same and what the files hold another."""
+    """Return words on one field; where it names the same files in both runs, it is their content that differs."""
     flag = re.sub(r"^hyper\.", "method.", name).replace(".options.", ".").replace("_", "-")
     if name in BY_CONTENT and stored == wanted:
         return f"{flag}: the content of {_short(wanted)} has changed"
@@ -79,13 +79,13 @@ def _difference(name: str, stored: Any, wanted: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    """A value in at most 60 characters, as JSON writes it."""
+    """Return a value as JSON writes it, in at most 60 characters."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
 
 
 def _identity(config: RunConfig) -> dict[str, Any]:
-    """A configuration as plain containers, without `NOT_IDENTITY`, and with digests of `contents` in place of paths."""
+    """Return a configuration as plain containers: no `NOT_IDENTITY`, and digests of `contents` in place of paths."""
     values = to_dict(config)
     contents = values.pop("contents")
     for name in NOT_IDENTITY:
@@ -102,7 +102,7 @@ def _identity(config: RunConfig) -> dict[str, Any]:
 
 
 def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The table that holds a dotted field, and the field's own name."""
+    """Return the table that holds a dotted field, and the field's own name."""
     *sections, last = name.split(".")
     for section in sections:
         values = values[section]
@@ -110,7 +110,7 @@ def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dotted names."""
+    """Return nested tables as one, with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, Mapping)
@@ -119,5 +119,5 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is after a way through JSON."""
+    """Return a value as it comes back from JSON."""
     return list(value) if isinstance(value, tuple) else value

@@ -78,7 +78,7 @@ def check_options(section: str, options: Any) -> None:
 
 @contextmanager
 def blamed(section: str, options: Any) -> Iterator[None]:
-    """Within it, a ValueError that begins with an option's name becomes a ConfigError that begins with its flag."""
+    """Turn a ValueError from inside that begins with an option's name into a ConfigError that begins with its flag."""
     try:
         yield
     except ValueError as error:

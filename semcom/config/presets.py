@@ -1,4 +1,4 @@
-"""What fills the open fields of a training schedule: the common defaults, or the setting of a method's own paper."""
+"""Values for the open fields of a schedule: the common defaults, or the setting of a method's own paper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run without open fields: what `semcom.resolve` makes of a request, and everything after it works with."""
+"""A run without open fields: `semcom.resolve` makes it of a request, and everything after works with it."""
 
 from __future__ import annotations
 

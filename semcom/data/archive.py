@@ -1,4 +1,4 @@
-"""Reading .npz archives that users bring: plain arrays only, and one line about whatever is wrong with them."""
+"""Reader of .npz archives that users bring: plain arrays only, and one line about whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 
 DAMAGED = (OSError, ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
-"""What NumPy and zipfile raise for files that are no archive, cut short, encrypted or hold pickled objects."""
+"""Errors of NumPy and zipfile for files that are no archive, cut short, encrypted or hold pickled objects."""
 
 
 def read_archive(path: Path, blame: str, wanted: Container[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an .npz file by name, all or those that are `wanted`.
+    """Return the arrays of an .npz file by name, all or those that are `wanted`.
 
     Raises ConfigError that starts with `blame` (field and value) if the file is missing or no archive of plain arrays.
     """
@@ -39,5 +39,5 @@ def read_archive(path: Path, blame: str, wanted: Container[str] | None = None) -
 
 
 def one_line(error: Exception) -> str:
-    """An error's message on one line."""
+    """Return an error's message on one line."""
     return " ".join(str(error).split()) or type(error).__name__

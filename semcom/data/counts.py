@@ -13,13 +13,13 @@ from semcom.config import ConfigError
 
 Table = npt.NDArray[np.int64]
 REDRAWS = 20_000
-"""How often `dirichlet` is drawn before its minimum size is called impossible."""
+"""Draws of `dirichlet` after which its minimum size is called impossible."""
 TRIES = 20
-"""How often a client's classes are drawn before the classes with the largest stock are taken."""
+"""Draws of a client's classes after which the classes with the largest stock are taken."""
 
 
 def spread(name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None) -> Table:
-    """`[K]` whole numbers, uniform in [centre - width, centre + width].
+    """Draw `[K]` whole numbers, uniform in [centre - width, centre + width].
 
     Raises ConfigError naming the field if that leaves 1 to `top`.
     """
@@ -32,7 +32,7 @@ def spread(name: str, centre: int, width: int, clients: int, rng: np.random.Gene
 
 
 def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
-    """Client k gets `sizes[k]` samples of each of `ways[k]` random classes.
+    """Draw a table in which client k gets `sizes[k]` samples of each of `ways[k]` random classes.
 
     Clients choose in random order, large samples first; a choice that would leave too little for the others is
     drawn again, and after some tries the client takes the classes with the largest stock. With equal sizes this finds a
@@ -64,7 +64,7 @@ def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> 
 
 
 def unserved(places: Table, ways: Table) -> int:
-    """How many of the K clients' choices (`ways[k]` different classes each) `places[c]` per class cannot meet at best.
+    """Return the fewest choices of K clients (`ways[k]` different classes each) that `places[c]` per class leave unmet.
 
     Gale-Ryser, as a minimum cut: the largest over j of the j largest ways together less sum_c min(places_c, j).
     """
@@ -72,7 +72,7 @@ def unserved(places: Table, ways: Table) -> int:
 
 
 def missing_samples(stock: Table, ways: Table, size: int) -> int:
-    """Fewest samples to add to the stock so that every client can have `size` of each of `ways[k]` classes.
+    """Return the fewest samples to add to the stock so that each client can have `size` of each of `ways[k]` classes.
 
     The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest
     useful place first is optimal, as the number of met choices is submodular in the places.
@@ -91,16 +91,15 @@ class _Waiting:
     """The clients that have not chosen yet: how many there are of each number of ways."""
 
     def __init__(self, ways: Table) -> None:
-        """All K clients wait."""
         values, numbers = np.unique(ways, return_counts=True)
         self.values, self.numbers = values[::-1], numbers[::-1].copy()
 
     def serve(self, ways: int) -> None:
-        """One client with that many ways stops waiting."""
+        """Let one client with that many ways stop waiting."""
         self.numbers[self.values == ways] -= 1
 
     def unserved(self, places: Table) -> int:
-        """As `unserved`: a linear less a concave function between two numbers of ways, so their ends suffice."""
+        """Return `unserved`: a linear less a concave function between two numbers of ways, so their ends suffice."""
         ends = np.cumsum(self.numbers)
         demand = np.cumsum(self.numbers * self.values)
         supply = np.minimum(places, ends[:, None]).sum(axis=1)
@@ -108,7 +107,7 @@ class _Waiting:
 
 
 def _choose(left: Table, ways: int, size: int, following: int, waiting: _Waiting, rng: np.random.Generator) -> Table:
-    """Classes for one client, so that those who wait can still be served if that is possible."""
+    """Choose classes for one client so that those who wait can still be served, if that is possible."""
     open_classes = np.flatnonzero(left >= size)
     if len(open_classes) <= ways:
         return open_classes
@@ -122,7 +121,7 @@ def _choose(left: Table, ways: int, size: int, following: int, waiting: _Waiting
 
 
 def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
-    """The error of `shots` where the data do not suffice."""
+    """Return the error of `shots` where the data do not suffice."""
     m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
     return ConfigError(
         f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the "
@@ -132,7 +131,7 @@ def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigEr
 
 
 def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
-    """Each class is divided over the clients in proportions ~ Dir(beta, ..., beta).
+    """Divide each class over the clients in proportions ~ Dir(beta, ..., beta).
 
     With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
     nothing of the following classes, and all is drawn again until every client has at least `least` samples (after
@@ -149,7 +148,6 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
 
 
 def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
-    """One draw of `dirichlet`."""
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     for c, number in enumerate(stock):
         shares = rng.dirichlet(np.full(clients, beta))
@@ -162,7 +160,7 @@ def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, 
 
 
 def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
-    """Clients of equal size floor(N / K), client k's classes drawn from its own probabilities p_k ~ Dir(beta, ...).
+    """Draw clients of equal size floor(N / K), client k's classes from its own probabilities p_k ~ Dir(beta, ...).
 
     FedCRC's setting. All clients draw at once; where they want more of a class than there is, the samples go to a
     random part of the wishes, and what a client still lacks is drawn again from p_k over the classes that are left
@@ -186,7 +184,7 @@ def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Gen
 
 
 def pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
-    """Client k gets a share of `classes` random classes; a class is divided equally among its owners.
+    """Give client k a share of `classes` random classes; a class is divided equally among its owners.
 
     Every class has floor or ceil of K * classes / C owners, so all samples are dealt where K * classes >= C;
     otherwise some classes have no owner.
@@ -207,7 +205,7 @@ def pathological(stock: Table, clients: int, classes: int, rng: np.random.Genera
 
 
 def iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
-    """All samples shuffled and cut in K parts of equal size (up to one sample)."""
+    """Shuffle all samples and cut them into K parts of equal size (up to one sample)."""
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     left = stock.astype(np.int64)
     for client in range(clients):
@@ -218,7 +216,7 @@ def iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
 
 
 def in_proportion(table: Table, stock: Table) -> Table:
-    """Divides each class's stock in the proportions of the table's column; a class that nobody has stays out.
+    """Divide each class's stock in the proportions of the table's column; a class that nobody has stays out.
 
     Ends of the running sum are rounded, so nobody is more than one sample off his share.
     """
@@ -228,7 +226,7 @@ def in_proportion(table: Table, stock: Table) -> Table:
 
 
 def round_to(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
-    """Amounts `[C]` as whole numbers with the given sum: largest remainders go up, ties by chance."""
+    """Round amounts `[C]` to whole numbers with the given sum: largest remainders go up, ties by chance."""
     down = np.floor(amounts + 1e-9).astype(np.int64)
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
     down[up] += 1

@@ -27,13 +27,13 @@ class Dataset:
     """
 
     name: str
-    """What the user called it."""
+    """Name that the user gave it."""
     images: Bytes
     """uint8 `[N, C, H, W]`, 0..255, H and W at most 32; training images first, then test images."""
     labels: Indices
     """int64 `[N]`, 0 .. len(classes) - 1."""
     train_size: int
-    """How many of the images are training images."""
+    """Number of training images."""
     classes: tuple[str, ...]
     """Names of the classes."""
 
@@ -51,6 +51,6 @@ class Dataset:
 
 
 def require(holds: bool, name: str, problem: str) -> None:
-    """Raises ConfigError about dataset `name` unless `holds`."""
+    """Raise ConfigError about dataset `name` unless `holds`."""
     if not holds:
         raise ConfigError(f"data.name: {name!r}: {problem}")

@@ -34,14 +34,14 @@ class Ragged:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """`[K]`: the length of each client's list."""
+        """Length of each client's list, `[K]`."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Tensor:
-        """Client's list `[sizes[client]]`, a view. Raises IndexError for a client that does not exist."""
+        """Return a client's list `[sizes[client]]`, a view. Raises IndexError for a client that does not exist."""
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} of {len(self)}")
         return self.flat[int(self.offsets[client]) : int(self.offsets[client + 1])]
@@ -49,12 +49,12 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Federation:
-    """The images of a run and who owns which."""
+    """The images of a run, and which client owns which."""
 
     images: Tensor
     """uint8 `[N, C, 32, 32]`, 0..255; channels last in memory, which convolutions on a CPU want."""
     labels: Tensor
-    """int64 `[N]`."""
+    """Class of each image, int64 `[N]`."""
     train: Ragged
     """Indices of each client's training images."""
     test: Ragged
@@ -64,10 +64,10 @@ class Federation:
     classes: tuple[str, ...]
     """Names of the classes."""
     owned: npt.NDArray[np.bool_]
-    """`[K, classes]` on the host: whether a client has training images of a class."""
+    """Classes of which a client has training images, bool `[K, classes]` on the host."""
 
     def to(self, device: torch.device | str) -> Federation:
-        """The same on a device."""
+        """Return the same federation on a device."""
         train, test, validation = (
             Ragged(t.flat.to(device), t.offsets) for t in (self.train, self.test, self.validation)
         )
@@ -75,13 +75,13 @@ class Federation:
         return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """The images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
-        picked = self.images.movedim(1, -1)[index].movedim(-1, -3)  # rows are copied as they lie in memory
+        """Return the images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
+        picked = self.images.movedim(1, -1)[index].movedim(-1, -3)  # images are copied as they lie in memory
         return picked.to(dtype).div_(127.5).sub_(1)
 
 
 def federate(dataset: Dataset, split: Split) -> Federation:
-    """A dataset and its split, on the host; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
+    """Join a dataset and its split, on the host; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
@@ -97,13 +97,12 @@ def federate(dataset: Dataset, split: Split) -> Federation:
 
 
 def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
-    """Index lists of K clients, joined."""
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
     return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 
 
 def _pad(images: Tensor) -> Tensor:
-    """Images `[N, C, H, W]` in the middle of 32x32 (the odd row or column of the border goes to the end)."""
+    """Put images `[N, C, H, W]` in the middle of 32x32 (the odd row or column of the border goes to the end)."""
     height, width = SIDE - images.shape[2], SIDE - images.shape[3]
     border = (width // 2, width - width // 2, height // 2, height - height // 2)
     return torch.nn.functional.pad(images, border) if any(border) else images

@@ -1,4 +1,4 @@
-"""The dataset of a run: by name, or by the path of an .npz file or of an image folder."""
+"""The dataset of a run, by name, or by the path of an .npz file or of an image folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semcom.data.registry import DATASETS
 
 
 def load(config: DataConfig) -> Dataset:
-    """The dataset of a run.
+    """Load the dataset of a run.
 
     Raises ConfigError for a name that is neither known nor a path, a root that is missing, and files that are
     missing or damaged.
@@ -37,7 +37,7 @@ def load(config: DataConfig) -> Dataset:
 
 
 def _loader(config: DataConfig) -> Callable[[str | None], Any]:
-    """The function of the data root behind a name, with its options where it has any."""
+    """Return the function of the data root behind a name, with its options where it has any."""
     entry = DATASETS.get(config.name)
     if not hasattr(entry, "Options"):
         return entry

@@ -37,7 +37,7 @@ class Shots(Partition):
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
-        """Classes per client, and images of each."""
+        """Options of `shots`: classes per client, and images of each."""
 
         ways: int = 3
         """m: classes per client."""
@@ -48,7 +48,7 @@ class Shots(Partition):
         shots_spread: int = 0
         """Client k owns q_k samples of each, uniform in [shots - spread, shots + spread]."""
         test_per_class: int = 200
-        """Most test images per class and client."""
+        """Largest number of test images per class and client."""
 
         def check(self) -> None:
             """Raise ValueError for counts below 1 and spreads below 0."""
@@ -63,7 +63,7 @@ class Shots(Partition):
         return options if options.shots is not None else dataclasses.replace(options, shots=default_shots(data))
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
-        """As the class says."""
+        """Draw each client's classes and training images, then its test images of the same classes."""
         o, labels, cut = self.options, dataset.labels, dataset.train_size
         each, classes = default_shots(dataset.name) if o.shots is None else o.shots, len(dataset.classes)
         ways = counts.spread("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
@@ -82,11 +82,11 @@ def default_shots(dataset: str) -> int:
 
 
 class Divided(Partition):
-    """What the partitions that divide all the data have in common; a subclass says how many samples of which class."""
+    """Base of the partitions that divide all the data; a subclass says how many samples of a class a client gets."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
-        """What is divided, and what of it is tested on."""
+        """Options of all these partitions: the part that is divided, and where its tests come from."""
 
         needs: ClassVar[Needs] = {"test_fraction": {"test": ("merged",)}}
 
@@ -98,7 +98,7 @@ class Divided(Partition):
         """Test part of each client's samples where `test` is `merged`."""
 
         def check(self) -> None:
-            """Raise ValueError for parts that are none."""
+            """Raise ValueError for parts that are not between 0 and 1."""
             require("fraction", self.fraction, SHARE)
             require("test_fraction", self.test_fraction, INSIDE)
 
@@ -123,10 +123,10 @@ class Divided(Partition):
 
 
 class IID(Divided):
-    """Equal random parts."""
+    """Equal random parts of all samples, one per client."""
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """As `counts.iid`."""
+        """Draw the table by `counts.iid`."""
         return counts.iid(stock, clients, rng)
 
 
@@ -135,7 +135,7 @@ class DirichletClient(Divided):
 
     @dataclass(frozen=True)
     class Options(Divided.Options):
-        """How skewed the classes are."""
+        """Options of `dirichlet-client`, with the skew of the classes."""
 
         beta: float = 0.1
         """Concentration: the smaller, the fewer classes a client has."""
@@ -146,19 +146,19 @@ class DirichletClient(Divided):
             require("beta", self.beta, POSITIVE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """As `counts.dirichlet_client`."""
+        """Draw the table by `counts.dirichlet_client`."""
         return counts.dirichlet_client(stock, clients, self.options.beta, rng)
 
 
 class Dirichlet(Divided):
-    """Each class's samples in proportions ~ Dir(beta) over the clients."""
+    """Each class divided over the clients in proportions ~ Dir(beta)."""
 
     @dataclass(frozen=True)
     class Options(DirichletClient.Options):
-        """How skewed the classes are, and the size of the smallest client."""
+        """Options of `dirichlet`, with the skew of the classes and the size of the smallest client."""
 
         min_size: int = 10
-        """Fewest samples of a client, redrawn until met (0: the plain form)."""
+        """Smallest number of samples of a client, redrawn until met (0: the plain form)."""
 
         def check(self) -> None:
             """Raise ValueError for a size below 0."""
@@ -166,7 +166,7 @@ class Dirichlet(Divided):
             require("min_size", self.min_size, NOT_NEGATIVE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """As `counts.dirichlet`."""
+        """Draw the table by `counts.dirichlet`."""
         return counts.dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
 
 
@@ -175,10 +175,10 @@ class Pathological(Divided):
 
     @dataclass(frozen=True)
     class Options(Divided.Options):
-        """How many classes a client has."""
+        """Options of `pathological`, with the number of classes of a client."""
 
         classes: int = 2
-        """Classes per client."""
+        """Number of classes per client."""
 
         def check(self) -> None:
             """Raise ValueError for less than one class."""
@@ -186,7 +186,7 @@ class Pathological(Divided):
             require("classes", self.classes, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """As `counts.pathological`."""
+        """Draw the table by `counts.pathological`."""
         return counts.pathological(stock, clients, self.options.classes, rng)
 
 
@@ -217,7 +217,7 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
 
 
 def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:
-    """Leaves the clients named `scarce` a fraction of their training samples (stratified; at least one)."""
+    """Leave the clients named `scarce` a fraction of their training samples (stratified; at least one)."""
     left = list(train)
     for client in sorted(set(config.scarce)):
         number = max(1, round(config.scarce_fraction * len(left[client])))
@@ -226,7 +226,7 @@ def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.
 
 
 def _check_filled(kind: str, train: Lists, test: Lists) -> None:
-    """Raises ConfigError about the first client without training or test samples."""
+    """Raise ConfigError about the first client without training or test samples."""
     for part, lists in (("training", train), ("test", test)):
         empty = [client for client, indices in enumerate(lists) if len(indices) == 0]
         if empty:
@@ -235,6 +235,6 @@ def _check_filled(kind: str, train: Lists, test: Lists) -> None:
 
 
 def _generator(seed: int, kind: str) -> np.random.Generator:
-    """Random numbers keyed by (seed, "partition", kind)."""
+    """Return a generator keyed by (seed, "partition", kind)."""
     digest = hashlib.sha256(f"partition/{kind}".encode()).digest()[:16]
     return np.random.default_rng(np.random.SeedSequence([seed, *np.frombuffer(digest, dtype="<u4").tolist()]))

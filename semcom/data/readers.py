@@ -25,7 +25,7 @@ WIDE = ("PNG", "PPM")
 
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
-    """Reads x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
+    """Read x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
 
     Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4; larger ones than 32 x 32 are shrunk (`shrink`).
     Labels are whole numbers `[N]` or `[N, 1]`.
@@ -47,7 +47,7 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
 
 
 def read_folder(path: str | Path) -> Dataset:
-    """Reads an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of 32 x 32.
+    """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of 32 x 32.
 
     The longer side of an image is resized to 32, enlarged where it is shorter; the other side keeps its proportion,
     and the image is put in the middle of a black square. What is transparent is laid on black. Grey images of 16 bits
@@ -72,7 +72,7 @@ def read_folder(path: str | Path) -> Dataset:
 
 
 def image_files(path: Path) -> list[Path]:
-    """The files that `read_folder` would read, sorted."""
+    """Return the files that `read_folder` would read, sorted."""
     from torchvision.datasets.folder import IMG_EXTENSIONS
 
     found = [file for part in PARTS for file in (path / part).glob("*/**/*") if file.is_file()]
@@ -80,7 +80,7 @@ def image_files(path: Path) -> list[Path]:
 
 
 def shrink(images: Bytes) -> Bytes:
-    """Turns images `[N, H, W, C]` into `[N, C, H, W]`; a longer side over 32 is resized to 32, antialiased.
+    """Turn images `[N, H, W, C]` into `[N, C, H, W]`; a longer side over 32 is resized to 32, antialiased.
 
     The other side keeps its proportion; what is missing of 32 x 32 is border, as for any small image.
     """
@@ -99,13 +99,13 @@ def shrink(images: Bytes) -> Bytes:
 
 
 def _fit(height: int, width: int) -> tuple[int, int]:
-    """Sides in the same proportion, at least 1, of which the longer one is 32."""
+    """Return sides in the same proportion, at least 1, of which the longer one is 32."""
     longer = max(height, width)
     return max(1, round(height * SIDE / longer)), max(1, round(width * SIDE / longer))
 
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an .npz archive that make a dataset."""
+    """Return the arrays of an .npz archive that make a dataset."""
     needed = ("x_train", "y_train", "x_test", "y_test")
     arrays = read_archive(path, f"data.name: {name!r}", (*needed, "classes"))
     missing = [key for key in needed if key not in arrays]
@@ -114,7 +114,7 @@ def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Bytes, Indices]:
-    """Images `[N, H, W, C]` and labels `[N]` of one part, checked."""
+    """Return images `[N, H, W, C]` and labels `[N]` of one part, checked."""
     require(x.dtype == np.uint8, name, f"x_{part} is {x.dtype}; images are uint8, 0 to 255")
     shape = f"x_{part} has the shape {x.shape}; wanted is [N, H, W] or [N, H, W, C] with C 1 to 4"
     require(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
@@ -129,7 +129,7 @@ def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
 
 
 def _pixels(folder: str, file: str) -> Bytes:
-    """One image file as RGB `[3, 32, 32]`. Raises ConfigError that names it."""
+    """Read one image file as RGB `[3, 32, 32]`. Raises ConfigError that names it."""
     from PIL import Image
 
     try:
@@ -145,7 +145,7 @@ def _pixels(folder: str, file: str) -> Bytes:
 
 
 def _rgb(image: Image) -> Image:
-    """Any image as RGB of 8 bits. Raises ValueError for numbers whose range the file does not tell."""
+    """Convert any image to RGB of 8 bits. Raises ValueError for numbers whose range the file does not tell."""
     from PIL import Image
 
     if image.mode.startswith("I") and image.format in WIDE:

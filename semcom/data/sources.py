@@ -19,7 +19,7 @@ from semcom.data.readers import read_npz, shrink
 
 
 def digits(root: str | None = None) -> Dataset:
-    """The 1,797 handwritten 8x8 digits that ship with scikit-learn, enlarged to 32x32 (bilinear); `root` is not used.
+    """Load the 1,797 handwritten 8x8 digits of scikit-learn, enlarged to 32x32 (bilinear); `root` is not used.
 
     A fixed fifth of each class is for testing (359 images), the same for every seed of a run.
     """
@@ -40,22 +40,22 @@ def digits(root: str | None = None) -> Dataset:
 
 
 def cifar10(root: str | None = None) -> Dataset:
-    """CIFAR-10: `cifar10.npz` in the root, else torchvision's (downloaded where it is not there). 3 x 32 x 32."""
+    """Load CIFAR-10: `cifar10.npz` in the root, else torchvision's (downloaded where it is not there). 3 x 32 x 32."""
     return _published("cifar10", "CIFAR10", root)
 
 
 def mnist(root: str | None = None) -> Dataset:
-    """MNIST: `mnist.npz` in the root, else torchvision's (downloaded where it is not there). 1 x 28 x 28."""
+    """Load MNIST: `mnist.npz` in the root, else torchvision's (downloaded where it is not there). 1 x 28 x 28."""
     return _published("mnist", "MNIST", root)
 
 
 def cache_folder() -> Path:
-    """Where datasets lie if no root is given: `semcom` in the user's cache folder."""
+    """Return the folder for datasets where no root is given: `semcom` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcom"
 
 
 def _published(name: str, source: str, root: str | None) -> Dataset:
-    """A dataset that torchvision can download, or its .npz file in the root."""
+    """Load a dataset that torchvision can download, or its .npz file in the root."""
     folder = cache_folder() if root is None else Path(root).expanduser()
     file = folder / f"{name}.npz"
     if file.is_file():
@@ -70,7 +70,7 @@ def _published(name: str, source: str, root: str | None) -> Dataset:
 
 
 def _from_torchvision(name: str, source: str, folder: Path) -> tuple[Any, Any]:
-    """torchvision's train and test set, from the folder or else downloaded into it."""
+    """Load torchvision's train and test set, from the folder or else downloaded into it."""
     import torchvision.datasets
 
     make: Callable[..., Any] = getattr(torchvision.datasets, source)
@@ -87,7 +87,7 @@ def _from_torchvision(name: str, source: str, folder: Path) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _quiet_download() -> Iterator[None]:
-    """Keeps what torchvision prints off stdout and lets a dead connection end."""
+    """Keep what torchvision prints off stdout, and let a dead connection end."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(30)
     try:

@@ -1,4 +1,4 @@
-"""What a partition is: its options, and the split that it draws; and the tools that splits are made with.
+"""Base of the partitions, the split that each draws, and the tools that splits are made with.
 
 Legend: K clients, C classes, N samples.
 """
@@ -38,7 +38,7 @@ class Partition(ABC):
 
     @dataclass(frozen=True)
     class Options(BaseOptions):
-        """No option."""
+        """Options of a partition; this one has none."""
 
     def __init__(self, options: Any) -> None:
         self.options = options
@@ -63,7 +63,7 @@ class Partition(ABC):
 
 
 def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generator) -> Lists:
-    """Hands out the samples of `pool`, shuffled per class, as the table of counts `[K, C]` says."""
+    """Hand out the samples of `pool`, shuffled per class, as the table of counts `[K, C]` says."""
     hands: list[list[Indices]] = [[] for _ in table]
     for c in range(table.shape[1]):
         ends = np.cumsum(table[:, c])
@@ -74,7 +74,7 @@ def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generato
 
 
 def choose(pool: Indices, labels: Indices, number: int, rng: np.random.Generator) -> Indices:
-    """`number` samples of the pool, the classes in the pool's own proportions as well as whole numbers allow."""
+    """Choose `number` samples of the pool, with its own proportions of classes as well as whole numbers allow."""
     if number >= len(pool):
         return pool
     stock = np.bincount(labels[pool])
@@ -82,7 +82,7 @@ def choose(pool: Indices, labels: Indices, number: int, rng: np.random.Generator
 
 
 def take_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
-    """Takes `part` of each client's samples off, stratified: what is left, what was taken.
+    """Take `part` of each client's samples off, stratified; return what is left, and what was taken.
 
     Of two or more samples at least one is taken and at least one is left; a single sample is left.
     """

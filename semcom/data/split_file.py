@@ -17,14 +17,14 @@ from semcom.files import write_atomically
 
 
 class File(Partition):
-    """As an .npz file says, which holds the indices train_0, test_0, train_1, ... (see `write_split`)."""
+    """Clients that own what an .npz file says: train_0, test_0, train_1, ... are their indices (see `write_split`)."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
-        """Where the file is."""
+        """Options of `file`: the path of the file."""
 
         path: str | None = None
-        """The .npz that holds train_0, test_0, train_1, ...; it has to be given."""
+        """Path of the .npz that holds train_0, test_0, train_1, ...; it has to be given."""
 
         def check(self) -> None:
             """Raise ValueError where no file is named."""
@@ -32,12 +32,12 @@ class File(Partition):
                 raise ValueError("path: None is no file; partition.kind 'file' needs the path of an .npz")
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
-        """Nothing is drawn."""
+        """Read the split from the file; nothing is drawn."""
         return Split(*read_split(self.options.path, clients, len(dataset.images)))
 
 
 def write_split(path: str | Path, split: Split) -> None:
-    """Writes train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
+    """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
     arrays: dict[str, Any] = {}
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
@@ -47,7 +47,7 @@ def write_split(path: str | Path, split: Split) -> None:
 
 
 def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, Lists]:
-    """Training, test and validation indices of an .npz with train_0, test_0, train_1, ... (validation_k is optional).
+    """Return training, test and validation indices of an .npz with train_0, test_0, ... (validation_k is optional).
 
     Raises ConfigError if it is missing or damaged, is not for that many clients, or holds indices that are not
     whole numbers below `images`, or that occur twice within a client.
@@ -76,7 +76,7 @@ def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, List
 
 
 def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
-    """One list of indices of a file, checked."""
+    """Return one list of indices of a file, checked."""
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ConfigError(
             f"partition.path: {key} of {path!r} is no list of whole numbers ({array.dtype} {array.shape})"

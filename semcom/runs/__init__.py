@@ -1,1 +1,1 @@
-"""From a request to a result: resolve, run, checkpoint, evaluate."""
+"""Runs, from a request to a result: resolve, run, checkpoint, evaluate."""

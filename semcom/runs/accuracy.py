@@ -8,33 +8,33 @@ from typing import Any
 import numpy as np
 
 LAST = 10
-"""The headline is the mean over the last min(LAST, all) evaluations."""
+"""Number of evaluations that the headline averages: the last min(LAST, all)."""
 
 
 def per_client(confusion: np.ndarray) -> np.ndarray:
-    """Accuracy of each client: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
+    """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
 
 
 def per_class(confusion: np.ndarray) -> list[float | None]:
-    """Accuracy of each class over all clients, `[C]`; None for a class that no client tests."""
+    """Return each class's accuracy over all clients, `[C]`; None for a class that no client tests."""
     total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
     return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
 
 
 def worst(accuracies: np.ndarray, share: float = 0.1) -> float:
-    """Mean accuracy of the worst tenth of the clients (at least one)."""
+    """Return the mean accuracy of the worst tenth of the clients (at least one)."""
     return float(np.sort(accuracies)[: max(1, round(share * len(accuracies)))].mean())
 
 
 def jain(accuracies: np.ndarray) -> float:
-    """Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
+    """Return Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
     square = float((accuracies**2).sum())
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
 def spread(accuracies: np.ndarray) -> dict[str, float]:
-    """`accuracy` (mean over clients), `accuracy_std` (population standard deviation), `worst10`, `jain`."""
+    """Return `accuracy` (mean over clients), `accuracy_std` (population standard deviation), `worst10`, `jain`."""
     return {
         "accuracy": float(accuracies.mean()),
         "accuracy_std": float(accuracies.std()),
@@ -44,7 +44,7 @@ def spread(accuracies: np.ndarray) -> dict[str, float]:
 
 
 def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a run reports of a view.
+    """Return the numbers that a run reports of a view.
 
     Args:
         rounds: the evaluated rounds.

@@ -18,7 +18,7 @@ from semcom.runs.seal import is_sealed, write_sealed
 
 
 def state_dict(state: Any) -> dict[str, Any]:
-    """A State as nested dicts of tensors; each tensor with storage of its own, as saving a view writes all of it.
+    """Return a State as nested dicts of tensors, each with storage of its own, as saving a view writes all of it.
 
     A field is a tensor, a population, or a frozen dataclass of such fields.
     """
@@ -35,14 +35,14 @@ def state_dict(state: Any) -> dict[str, Any]:
 
 
 def _cohort_dict(cohort: Cohort | Resting) -> dict[str, Any]:
-    """A cohort: its tensors, or what it shares and its rows."""
+    """Return a cohort's tensors, or what it shares and its rows."""
     if isinstance(cohort, Resting):
         return {"common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
     return {n: t.clone() for n, t in cohort.tensors.items()}
 
 
 def restore(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
-    """The State that `values` describe, with the structure of `template` (a State of the same run).
+    """Return the State that `values` describe, with the structure of `template` (a State of the same run).
 
     Args:
         template: what `setup` gives.
@@ -69,7 +69,7 @@ def restore(template: Any, values: Any, folder: Path | None = None, team: Team =
 
 
 def _restore_cohort(like: Cohort | Resting, value: Any, folder: Path | None, team: Team) -> Cohort | Resting:
-    """A cohort with the structure of `like`."""
+    """Return a cohort with the structure of `like`."""
     if isinstance(like, Resting):
         common = {n: _fit(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
         own = like.own.restored(_item(value, "rows"), like.ids, folder, team)
@@ -78,24 +78,24 @@ def _restore_cohort(like: Cohort | Resting, value: Any, folder: Path | None, tea
 
 
 def _item(values: Any, name: str) -> Any:
-    """A value of a dict, None where there is no such thing."""
+    """Return a value of a dict; None where there is no such thing."""
     return values.get(name) if isinstance(values, dict) else None
 
 
 def _fit(like: Tensor, value: Any) -> Tensor:
-    """`value` on the device of `like`, if it has its shape and type."""
+    """Return `value` on the device of `like`. Raises RunError unless it has its shape and type."""
     if not isinstance(value, Tensor) or value.shape != like.shape or value.dtype != like.dtype:
         raise RunError(MISFIT)
     return value.to(like.device)
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Writes a checkpoint atomically, with a digest of all its bytes. Raises OSError, as the system reported it."""
+    """Write a checkpoint atomically, with a digest of all its bytes. Raises OSError, as the system reported it."""
     write_atomically(path, lambda file: write_sealed(content, file))
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Reads what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
+    """Read what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
 
     Raises RunError for any other file, and for one with a single bit changed.
     """
@@ -114,7 +114,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def alike(template: Any, value: Any) -> bool:
-    """Whether plain containers have the structure of a template: names, lengths, and numbers where it has numbers.
+    """Return whether plain containers have a template's structure: names, lengths, and numbers where it has numbers.
 
     A whole number stays one, and is not negative; where the template has None, a number will do too; an empty table
     stands for any table of numbers.

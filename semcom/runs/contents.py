@@ -1,4 +1,4 @@
-"""Paths that hold from any folder, and digests of what lies there: what a run reads is part of its identity."""
+"""Paths that hold from any folder, and digests of the files there: a run's identity includes what it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semcom.runs.plugins import absolute, digest_of
 def locate(config: RunConfig) -> RunConfig:
     """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
 
-    Its plug-ins have been loaded, its options built. A path where nothing lies stays as it is: its reader tells.
+    Its plug-ins have been loaded and its options built. A path where nothing lies stays as it is: its reader says so.
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
@@ -45,7 +45,7 @@ def locate(config: RunConfig) -> RunConfig:
 
 
 def _refuse_empty(config: RunConfig) -> None:
-    """An empty path would be the folder where the process happens to be."""
+    """Refuse an empty path, which would be the folder where the process happens to be."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
     split = getattr(config.partition.options, "path", None)
     for field, path in {**fields, "partition.path": split, "out": config.out}.items():
@@ -54,12 +54,12 @@ def _refuse_empty(config: RunConfig) -> None:
 
 
 def _dataset(name: str) -> str:
-    """A dataset's name, or the absolute path of one."""
+    """Return a dataset's name, or the absolute path of one."""
     return name if name in DATASETS else str(_path(name))
 
 
 def _path(path: str | None) -> str | None:
-    """The absolute path of something that is there."""
+    """Return the absolute path of something that is there."""
     there = path and os.path.exists(os.path.expanduser(path))
     return _absolute(path) if path and there else path
 
@@ -69,12 +69,12 @@ def _absolute(path: str) -> str:
 
 
 def _is_there(path: str) -> bool:
-    """Whether a field holds the path of a file or folder, and not the name of a dataset, which is no absolute path."""
+    """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path."""
     return os.path.isabs(path) and os.path.exists(path)
 
 
 def _digest(field: str, path: str) -> str:
-    """Digest of a file, or of the images in a folder: their names and contents."""
+    """Return the digest of a file, or of the images in a folder: their names and contents."""
     try:
         found = image_files(Path(path)) if os.path.isdir(path) else [Path(path)]
         versions = hashlib.sha256()
@@ -88,7 +88,7 @@ def _digest(field: str, path: str) -> str:
 
 @lru_cache(maxsize=64)
 def _digest_of(path: str, versions: str) -> str:
-    """Digest of the bytes of a file or folder; while sizes and times of change stay, they are not read again."""
+    """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if not os.path.isdir(path):
         return _digest_of_file(path)
     total = hashlib.sha256()

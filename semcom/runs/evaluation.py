@@ -1,4 +1,4 @@
-"""What a run evaluates, when, and the numbers that it makes of it."""
+"""Evaluation of a run: the rounds that are evaluated, and the numbers that come of it."""
 
 from __future__ import annotations
 

@@ -20,20 +20,20 @@ from semcom.files import CHECKPOINT, CONFIG, METRICS, SUMMARY, append, remove_le
 
 LOCK = ".lock"
 SHOWN = 3
-"""Fields that are named where a folder holds another run."""
+"""Number of fields that are named where a folder holds another run."""
 
 
 class BusyError(ConfigError):
-    """Another process has the folder."""
+    """A folder that another process has."""
 
 
 class WriteError(RunError):
-    """A file of the folder could not be written, for example as the disk is full: its name and the system's reason."""
+    """A file of the folder that could not be written, as on a full disk: its name and the system's reason."""
 
 
 @contextmanager
 def writing(name: str) -> Iterator[None]:
-    """Within it, what the system refuses is a WriteError that names the file."""
+    """Turn what the system refuses inside into a WriteError that names the file."""
     try:
         yield
     except OSError as error:
@@ -43,7 +43,7 @@ def writing(name: str) -> Iterator[None]:
 class Folder:
     """The folder of one run.
 
-    A checkpoint must not cover rounds whose rows a crash could still take away. So rows are appended as their rounds
+    A checkpoint must not cover rounds whose lines a crash could still take away. So lines are appended as their rounds
     end, are synced before a checkpoint is renamed into place (`store`), and those that it does not cover are cut off
     when a run is taken up (`begin`).
 
@@ -56,7 +56,7 @@ class Folder:
         self.path, self.config = path, config
 
     def check(self) -> None:
-        """Raises ConfigError when the folder holds another run, or is no folder."""
+        """Raise ConfigError when the folder holds another run, or is no folder."""
         lowest = next(path for path in (self.path, *self.path.parents) if path.exists())
         if not lowest.is_dir():
             raise ConfigError(f"out: {lowest} is a file; give a folder")
@@ -78,7 +78,7 @@ class Folder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Creates the folder, keeps other processes out, and removes the halves of files that a dead one left.
+        """Create the folder, keep other processes out, and remove the halves of files that a dead one left.
 
         The operating system drops the lock with the process, so a dead one's does not block.
 
@@ -101,7 +101,7 @@ class Folder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Creates the folder and holds its lock."""
+        """Create the folder and hold its lock."""
         lock = FileLock(self.path / LOCK, timeout=0)
         with writing(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -116,9 +116,9 @@ class Folder:
             lock.release()
 
     def begin(self, rounds: int) -> None:
-        """Stores the configuration, and cuts the metrics back to the rounds that the checkpoint covers.
+        """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
 
-        Raises RunError, before anything is written, when a row of these rounds is missing.
+        Raises RunError, before anything is written, when a line of these rounds is missing.
         """
         kept = self.metrics(rounds)
         if [row["round"] for row in kept] != list(range(1, rounds + 1)):
@@ -140,7 +140,7 @@ class Folder:
         return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """The metrics rows, up to a round or the first line that is none, such as one that was cut off in writing."""
+        """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
         path = self.path / METRICS
         rows: list[dict[str, Any]] = []
         for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
@@ -151,20 +151,20 @@ class Folder:
         return rows
 
     def append(self, row: dict[str, Any]) -> None:
-        """Adds one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
+        """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
         with writing(METRICS):
             append(self.path / METRICS, _lines([row]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
-        """Around the writing of a checkpoint, whose path it gives; the rows are on the disk before it begins."""
+        """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
         with writing(METRICS):
             sync(self.path / METRICS)
         with writing(CHECKPOINT):
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Writes summary.json: the run is done."""
+        """Write summary.json: the run is done."""
         with writing(SUMMARY):
             write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
 
@@ -186,12 +186,11 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    """Rows as they stand in metrics.jsonl."""
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
-    """The row in a line of metrics.jsonl; None where it is no whole row."""
+    """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
         row = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
@@ -200,7 +199,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result depends on."""
+    """Return the versions of what a result depends on."""
     names = ("semcom", "torch", "torchvision", "numpy", "sionna-no-rt")
     found = {"python": platform.python_version()}
     for name in names:
@@ -212,7 +211,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this package runs from, with "-dirty" if it was changed; None outside one."""
+    """Return the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]

@@ -20,36 +20,36 @@ from semcom.methods.base import Method
 
 @dataclass(frozen=True)
 class Run:
-    """A resolved run, and what its settings have to do with."""
+    """A resolved run, with the facts that decide which of its settings have an effect."""
 
     config: Resolved
     method: Method
 
     @property
     def noisy(self) -> bool:
-        """Whether the link does anything but normalise power."""
+        """True if the link does more than normalise power."""
         return LINKS.get(self.config.channel.kind).noisy
 
     @property
     def error_free(self) -> bool:
-        """Whether parameters, prototypes and the like are sent, without errors."""
+        """True if parameters, prototypes and the like are sent, and without errors."""
         return self.method.exchanges and self.config.air.parameters == "ideal"
 
     @property
     def sends(self) -> bool:
-        """Whether anything is sent in training."""
+        """True if anything is sent in training."""
         return self.method.split or self.method.exchanges
 
     @property
     def hears_down(self) -> bool:
-        """Whether anything comes down through the channel."""
+        """True if anything comes down through the channel."""
         gradients = self.method.split and getattr(self.config.channel.options, "downlink", "noisy") == "noisy"
         return self.noisy and (gradients or (self.method.exchanges and not self.error_free))
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A field, when it has no effect, and why."""
+    """A field, the condition under which it has no effect, and the reason."""
 
     field: str
     when: Callable[[Run], bool]

@@ -24,7 +24,7 @@ class Images:
     newcomers: Federation | None
 
     def beside(self, members: Federation) -> Federation | None:
-        """Return the newcomers' on the device where `members` lie; images of both lie there once."""
+        """Return the newcomers' images on the device where `members` lie; images of both lie there once."""
         if self.newcomers is None:
             return None
         common = self.newcomers.images is self.members.images
@@ -36,7 +36,7 @@ def read_images(config: Resolved) -> Images:
     """Load and divide the images of a run: over all clients, of which the last ones are new.
 
     Raises:
-        ConfigError: that cannot be done.
+        ConfigError: the images cannot be read, or not be divided like that.
     """
     dataset, members = load(config.data), config.clients
     everyone = members + (config.new_clients if config.new_data is None else 0)

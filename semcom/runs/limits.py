@@ -31,11 +31,11 @@ LARGEST = 2**63 - 1
 
 
 class MemoryShort(RunError):
-    """The system gave no more memory."""
+    """A lack of memory: the system gave no more."""
 
 
 def check_size(config: Resolved) -> None:
-    """Refuses what is too large whatever the data are: numbers, clients and processes of a resolved configuration.
+    """Refuse what is too large whatever the data are: numbers, clients and processes of a resolved configuration.
 
     Raises ConfigError that names the field, what it would take, and what there is.
     """
@@ -49,7 +49,7 @@ def check_size(config: Resolved) -> None:
 
 
 def check_work(config: Resolved, images: Images, device: torch.device) -> None:
-    """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size`."""
+    """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size` does."""
     for encoder in dict.fromkeys(config.model.encoder.split(",")):
         _check_model(config, encoder, images.members, device)
     steps, epochs = config.train.local_steps, config.train.local_epochs
@@ -64,7 +64,7 @@ def check_work(config: Resolved, images: Images, device: torch.device) -> None:
 
 @contextmanager
 def within_memory() -> Iterator[None]:
-    """Within it, memory that the system refuses is a MemoryShort, in one line."""
+    """Turn memory that the system refuses inside into a MemoryShort, in one line."""
     try:
         yield
     except RunError:
@@ -78,7 +78,7 @@ def within_memory() -> Iterator[None]:
 
 
 def _check_numbers(part: object, prefix: str) -> None:
-    """Raises ConfigError for a whole number that can be no size; a seed can be any."""
+    """Raise ConfigError for a whole number that can be no size; a seed can be any."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), f"{prefix}{field.name}".replace("_", "-")
         if dataclasses.is_dataclass(value):
@@ -90,7 +90,7 @@ def _check_numbers(part: object, prefix: str) -> None:
 
 
 def _check_model(config: Resolved, encoder: str, members: Federation, device: torch.device) -> None:
-    """A model is there as it begins, as a record, and k times with its gradients."""
+    """Compare the memory of models: each as it begins, as a record, and k times with its gradients."""
     d, itemsize = config.model.features, dtype_of(config.precision).itemsize
     numbers = _numbers(config, encoder, members)
     k = 1 if config.chunk == "auto" else min(config.chunk, config.participants)
@@ -101,7 +101,7 @@ def _check_model(config: Resolved, encoder: str, members: Federation, device: to
 
 
 def _numbers(config: Resolved, encoder: str, members: Federation) -> int:
-    """Parameters and buffers of a client's model. Raises ConfigError for a network that cannot even be described."""
+    """Count a client's parameters and buffers. Raises ConfigError for a network that cannot even be described."""
     channels, d, classes = members.images.shape[1], config.model.features, len(members.classes)
     try:
         with torch.device("meta"), global_draws("size"):
@@ -122,7 +122,7 @@ def _check_visits(
     steps: int | None,
     device: torch.device,
 ) -> None:
-    """Compare a client's visits of a round: they are laid out at once, an index each and what it meets on the link."""
+    """Compare the memory of a client's visits of a round, laid out at once: an index and a realisation for each."""
     owned, batch = int(federation.train.sizes.max()), config.train.batch_size
     visits = owned * epochs if steps is None else steps * min(batch, owned)
     taken = -(-owned // batch) * epochs if steps is None else steps
@@ -132,7 +132,7 @@ def _check_visits(
 
 
 def _compare(field: str, value: object, what: str, needed: int, device: torch.device | None = None) -> None:
-    """Raises ConfigError where more bytes are needed than are free on the device, or on the host."""
+    """Raise ConfigError where more bytes are needed than are free on the device, or on the host."""
     free = free_memory(device or torch.device("cpu"))
     if needed > free:
         amounts = f"at least {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"

@@ -30,7 +30,7 @@ AT_ONCE = 64
 
 
 def check(config: Resolved) -> None:
-    """Raises ConfigError for new clients that a resolved configuration cannot have."""
+    """Raise ConfigError for new clients that a resolved configuration cannot have."""
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
@@ -49,7 +49,7 @@ def check(config: Resolved) -> None:
 
 
 def joining(config: Resolved) -> Resolved:
-    """The configuration of the new clients' world."""
+    """Return the configuration of the new clients' world."""
     n, channel, train = config.new_clients, config.channel, config.train
     lr, down = train.lr, channel.downlink_snr_db
     return replace(
@@ -76,17 +76,16 @@ def joining(config: Resolved) -> Resolved:
 
 
 def _equal_shares(options: Any) -> Any:
-    """The options of a link whose band is shared equally."""
     return replace(options, shares=None) if hasattr(options, "shares") else options
 
 
 def _snrs(text: float | str, n: int) -> float | str:
-    """An SNR field for n clients; only a list with a value per client changes."""
+    """Return an SNR field for n clients; only a list with a value per client changes."""
     return ",".join(_in_turn(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
 
 
 def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
-    """n values: these, over and over again."""
+    """Return n values: these, over and over again."""
     return tuple(values[i % len(values)] for i in range(n))
 
 
@@ -94,7 +93,7 @@ def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
 
 
 def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
-    """New clients receive the model of a run, and are evaluated on their test images, through the channel.
+    """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
     `global`: as it is (left out where the classes are others, or where its head is not what decides); `head`: its
     encoder, and a head of one's own that was trained for `new_steps` steps from fresh weights.
@@ -108,7 +107,7 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
             the clients that are tested are all that is averaged.
 
     Returns:
-        name -> a row as of `evaluate`.
+        Name -> a line as of `evaluate`.
     """
     view = views.get("global", next(iter(views.values())))
     model = average_model(world, view.population)
@@ -127,7 +126,7 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
 
 
 def average_model(world: World, pop: Population) -> dict[str, Tensor]:
-    """One model of the clients that a population has: name -> `[1, ...]`, averaged by samples, buffers too."""
+    """Return one model of a population's clients: name -> `[1, ...]`, averaged by samples, buffers too."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
     for i in range(0, len(pop.ids), AT_ONCE):
         some = pop.select(pop.ids[i : i + AT_ONCE])

@@ -1,4 +1,4 @@
-"""Who owns the options of a section, and a configuration with its options built.
+"""The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--method.NAME`); its dataset, partition and link own the `options` of theirs.
 """
@@ -25,7 +25,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "partition": PARTITIONS,
     "channel": LINKS,
 }
-"""What the flags of a section begin with -> the registry of those that own its options."""
+"""Section, as its flags begin -> the registry of those that own its options."""
 KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kind"}
 """Section -> its field that names the owner."""
 

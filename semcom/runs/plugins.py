@@ -1,4 +1,4 @@
-"""Imports the user's own methods, channels, encoders and datasets, so that they register themselves.
+"""Import of the user's own methods, channels, encoders and datasets, which register themselves.
 
 What a plug-in says is part of a run's identity: `digest_of` gives the digest of what was imported.
 """
@@ -25,7 +25,7 @@ _loaded: dict[str, str] = {}
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
-    """Imports each Python file (a path ending in .py) or module (by name), each only once per process.
+    """Import each Python file (a path ending in .py) or module (by name), each only once per process.
 
     Raises ConfigError with the cause for a plug-in that is not there, that fails when it is imported, or whose sources
     have changed since this process imported it.
@@ -44,17 +44,17 @@ def load_plugins(plugins: Iterable[str]) -> None:
 
 
 def absolute(plugin: str) -> str:
-    """A plug-in as it is called from any folder: an absolute path, or the name of a module."""
+    """Return a plug-in as it is called from any folder: an absolute path, or the name of a module."""
     return os.path.abspath(os.path.expanduser(plugin)) if plugin.endswith(".py") else plugin
 
 
 def digest_of(plugin: str) -> str:
-    """Digest of an imported plug-in's sources: its file and what that imports from its own folder, or its package."""
+    """Return the digest of an imported plug-in: its file and what that imports from its own folder, or its package."""
     return _loaded[absolute(plugin)]
 
 
 def _load(name: str) -> str:
-    """Imports a plug-in and returns the digest of its sources."""
+    """Import a plug-in and return the digest of its sources."""
     with registering(name):
         if not name.endswith(".py"):
             importlib.import_module(name)
@@ -65,7 +65,7 @@ def _load(name: str) -> str:
 
 
 def _execute(path: Path) -> None:
-    """Executes a file as a module of its own name, which stays out of `sys.modules` if that fails."""
+    """Execute a file as a module of its own name, which stays out of `sys.modules` if that fails."""
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None  # it ends in .py
@@ -79,7 +79,7 @@ def _execute(path: Path) -> None:
 
 
 def _sources(name: str) -> dict[str, Path]:
-    """The files that a plug-in consists of, by a name that does not tell where they lie.
+    """Return the files that a plug-in consists of, by a name that does not tell where they lie.
 
     Of a file: itself, and what it imports, directly or not, from the folder that it is in. Of a module: its file, or
     all modules of the package that it is in.
@@ -96,7 +96,7 @@ def _sources(name: str) -> dict[str, Path]:
 
 
 def _digest(sources: Mapping[str, Path]) -> str:
-    """One digest of several files and their names."""
+    """Return one digest of several files and their names."""
     total = hashlib.sha256()
     for name, path in sorted(sources.items()):
         total.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())

@@ -1,4 +1,4 @@
-"""From a request to a resolved configuration: open fields filled, everything checked before any work."""
+"""The way from a request to a resolved configuration: open fields filled, everything checked before any work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BAND_HZ = 1e6
 
 
 def resolve(config: RunConfig) -> Resolved:
-    """Fills the open fields and checks everything that can be checked without loading data.
+    """Fill the open fields and check everything that can be checked without loading data.
 
     Raises ConfigError with one line for the first thing that is wrong.
     """
@@ -76,13 +76,13 @@ def _fill(train: TrainConfig, method: Method) -> Schedule:
 
 
 def _without(train: TrainConfig, method: Method) -> TrainConfig:
-    """Return the schedule with the open fields left open that the method does not use."""
+    """Return the schedule with those open fields left open that the method does not use."""
     opened: dict[str, Any] = {name: None for name in COMMON if f"train.{name}" in method.unused}
     return dataclasses.replace(train, **opened)
 
 
 def _fill_from(config: Resolved, link: Link) -> Resolved:
-    """The options that the link has worked out itself, and the band. Raises ConfigError for another band."""
+    """Fill in the options that the link has worked out, and the band. Raises ConfigError for another band."""
     own, given, kind = link.bandwidth_hz, config.air.bandwidth_hz, config.channel.kind
     if own is not None and given not in (None, own):
         raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
@@ -91,7 +91,7 @@ def _fill_from(config: Resolved, link: Link) -> Resolved:
 
 
 def find_device(name: str, local_rank: int | None = None) -> torch.device:
-    """The device called `name`, of one process or of one of several on a machine, which take its accelerators in turn.
+    """Return the device called `name`. Of several processes on a machine, each takes an accelerator in turn.
 
     Raises ConfigError for one that is not there, or where several processes would be on one that is named.
     """

@@ -42,12 +42,12 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gives back.
+    """The result of a run.
 
     Attributes:
         config: the resolved configuration.
         summary: as in summary.json.
-        metrics: one row per round, as in metrics.jsonl.
+        metrics: one line per round, as in metrics.jsonl.
         out: the run's folder, or None.
         world: data and channel of the run.
         find_views: makes `views`.
@@ -74,7 +74,7 @@ class Result:
         return self.find_views()
 
     def predict(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
-        """Classes that a client's model gives to images, through the channel at its test SNR.
+        """Return the classes that a client's model gives to images, through the channel at its test SNR.
 
         Args:
             client: id.
@@ -95,12 +95,12 @@ class Result:
 
 
 def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = False) -> Result:
-    """Trains a method and evaluates it.
+    """Train a method and evaluate it.
 
     Args:
         config: open fields are filled. With `out`, results are written there; a finished run is not repeated (its
             result is returned), an interrupted one goes on from its checkpoint.
-        on_round: called with each metrics row.
+        on_round: called with each line of metrics.jsonl.
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
 
     Raises:
@@ -123,7 +123,7 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
 
 
 def work(ranks: Team, payload: bytes) -> None:
-    """What another process of a run does: all of it but its folder. `payload` is the configuration as JSON."""
+    """Do another process's share of a run: all but the folder. `payload` is the configuration as JSON."""
     config = resolve(from_dict(json.loads(payload)))
     keep_freed_memory()
     Runner(config, read_images(config), None, None, Clock(), ranks).run()
@@ -168,7 +168,7 @@ class Runner:
         self.last: Mapping[str, View] | None = None
 
     def run(self) -> Result:
-        """All rounds that are not done yet, the method's last stage, new clients, then the summary."""
+        """Carry out all rounds that are not done yet, the method's last stage, new clients, then the summary."""
         try:
             with within_memory():
                 summary = self._run()
@@ -179,7 +179,7 @@ class Runner:
         return Result(self.config, summary, self.metrics, out, self.world, self._views)
 
     def _run(self) -> dict[str, Any]:
-        """The work of `run`, where files may fail to be written; returns the summary."""
+        """Do the work of `run`, where files may fail to be written; return the summary."""
         with self.clock("setup"):
             summary = self._resume()
         if summary is not None:
@@ -205,7 +205,7 @@ class Runner:
         return summary
 
     def _round(self, round_: int) -> None:
-        """One round: train, evaluate where it is due, report, and keep the state."""
+        """Train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
         with self.clock("train"), writing("training"):  # rows may lie in a file
             self.tally.begin(round_)
@@ -232,7 +232,7 @@ class Runner:
             self.metrics.append(line)
 
     def _finish(self) -> dict[str, Any] | None:
-        """The method's last stage, if it has one, and its evaluation as a row. It draws as a round T + 1 would."""
+        """Carry out the method's last stage, if it has one, and evaluate it. It draws as a round T + 1 would."""
         if not self._finishes():
             return None
         self.stage = "finish"
@@ -246,16 +246,16 @@ class Runner:
         return line if self.last else None
 
     def _finishes(self) -> bool:
-        """Whether the method has a last stage."""
+        """Return whether the method has a last stage."""
         return type(self.method).finish is not Method.finish
 
     def _last_views(self) -> Mapping[str, View]:
-        """What the last stage gives; none, if the method does without it."""
+        """Return the views of the last stage; none, if the method does without it."""
         self.tally.begin(self.rounds + 1)
         return self.method.finish(self.state, self.world) or {}
 
     def _views(self) -> dict[str, View]:
-        """The views of the last stage, then those of the rounds."""
+        """Return the views of the last stage, then those of the rounds."""
         if self.last is None and self._finishes():
             with self.tally.uncounted():
                 self.last = self._last_views()
@@ -265,7 +265,7 @@ class Runner:
         return {**last, **{name: view for name, view in usual.items() if name not in last}}
 
     def _join(self) -> dict[str, Any] | None:
-        """What new clients make of the run, if there are any."""
+        """Return the evaluation of new clients, if there are any."""
         if self.newcomers is None:
             return None
         self.stage = "new clients"
@@ -275,11 +275,11 @@ class Runner:
         return found
 
     def _where(self) -> str:
-        """What is going on, for an error."""
+        """Return the stage or round that an error names."""
         return self.stage or f"round {self.world.round}"
 
     def _summary(self, finish: dict[str, Any] | None, joined: dict[str, Any] | None) -> dict[str, Any]:
-        """What the run reports; a view of the last stage counts as evaluated after it alone."""
+        """Return what the run reports; a view of the last stage counts as evaluated after it alone."""
         views = headlines([finish] if finish else [])
         views |= {name: view for name, view in headlines(self.metrics).items() if name not in views}
         if not views:
@@ -314,11 +314,11 @@ class Runner:
     # -- the folder ----------------------------------------------------------------------------------------------
 
     def _progress(self, round_: int) -> dict[str, Any]:
-        """Clock and counters as plain numbers, for a checkpoint."""
+        """Return clock and counters as plain numbers, for a checkpoint."""
         return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.session.counters()}
 
     def _keep(self) -> None:
-        """Writes the last good state, if there is a folder that has not got it."""
+        """Write the last good state, if there is a folder that has not got it."""
         if self.folder is None or self._stored_round() == self.progress["round"]:
             return
         with self.clock("checkpoint"), self.folder.store() as path:
@@ -327,21 +327,19 @@ class Runner:
         self.stored = self.progress["round"], self.state
 
     def _stored_round(self) -> int | None:
-        """The round of the checkpoint in the folder; None where there is none."""
         return None if self.stored is None else self.stored[0]
 
     def _checkpoint_path(self) -> Path | None:
-        """Where the checkpoint is, if there is a folder."""
         return None if self.folder is None else self.folder.path / CHECKPOINT
 
     def _kept(self) -> str:
-        """Which state can be taken up again, and where it is."""
+        """Return words on the state that can be taken up again, and its place."""
         if self.folder is None:
             return f"round {self.progress['round']}, not stored (no out folder)"
         return "none" if self.stored is None else f"round {self._stored_round()}, in {self.folder.path / CHECKPOINT}"
 
     def _resume(self) -> dict[str, Any] | None:
-        """Takes up a checkpoint, if the folder has one; returns the summary of a run that is finished.
+        """Take up a checkpoint, if the folder has one; return the summary of a run that is finished.
 
         Nothing in the folder changes unless everything in it fits this run.
         """
@@ -364,7 +362,7 @@ class Runner:
             raise ConfigError(f"method: `views` of {self.config.method} gives {views!r:.80}; {wanted}")
 
     def _begin(self, folder: Folder) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-        """The summary of a finished run, and the rows so far; from here on the folder is written to."""
+        """Return the summary of a finished run, and the metrics so far; from here on the folder is written to."""
         summary = folder.summary()
         if summary is None:
             folder.begin(self.progress["round"])
@@ -375,7 +373,7 @@ class Runner:
         return summary, folder.metrics(self.progress["round"])
 
     def _checkpoint(self) -> dict[str, Any] | None:
-        """What the folder's checkpoint stores, if it has one. Raises RunError where it is not of this run."""
+        """Return the folder's checkpoint, if it has one. Raises RunError where it is not of this run."""
         path = self._checkpoint_path()
         if path is None or not path.exists():
             return None
@@ -391,7 +389,7 @@ class Runner:
         return content
 
     def _take_up(self, content: dict[str, Any]) -> None:
-        """The state and the counters of a checkpoint. Raises RunError where the state is none of this run."""
+        """Take over state and counters of a checkpoint. Raises RunError where the state is none of this run."""
         progress, path = content["progress"], self._checkpoint_path()
         try:
             self.state = checkpoint.restore(self.state, content["state"], path and path.parent, self.ranks)

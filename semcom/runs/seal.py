@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 
 
 def write_sealed(content: Any, file: BinaryIO) -> None:
-    """Saves `content` to an open file and seals it.
+    """Save `content` to an open file and seal it.
 
     Raises OSError as the system reported it: torch wraps some in errors of its own.
     """
@@ -38,7 +38,7 @@ def write_sealed(content: Any, file: BinaryIO) -> None:
 
 
 def is_sealed(file: BinaryIO) -> bool:
-    """Whether every byte of an open file is as it was sealed; the file is left at its beginning."""
+    """Return whether every byte of an open file is as it was sealed; the file is left at its beginning."""
     left = file.seek(0, os.SEEK_END) - 2 - _LENGTH
     file.seek(0)
     digest = hashlib.blake2b()
@@ -52,19 +52,19 @@ def is_sealed(file: BinaryIO) -> bool:
 
 
 def _trailer(digest: hashlib.blake2b) -> bytes:
-    """The end of a sealed archive: the length of its comment, and the comment."""
+    """Return the end of a sealed archive: the length of its comment, and the comment."""
     return struct.pack("<H", _LENGTH) + _MARK + digest.hexdigest().encode()
 
 
 class _Writer:
-    """What torch writes to: a file whose bytes are digested on their way, and that remembers its first error."""
+    """File for torch to write to: its bytes are digested on their way, and its first error is remembered."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.digest = file, hashlib.blake2b()
         self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
-        """Writes all of `data`."""
+        """Write all of `data`."""
         self.digest.update(data)
         try:
             return self.file.write(data)
@@ -73,4 +73,4 @@ class _Writer:
             raise
 
     def flush(self) -> None:
-        """The file is flushed once, by who opened it."""
+        """Do nothing: the file is flushed once, by who opened it."""
