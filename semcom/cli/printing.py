@@ -31,16 +31,16 @@ class RoundProgress(contextlib.ExitStack):
         self.bar = self.enter_context(tqdm(total=self.rounds, unit="round", dynamic_ncols=True, file=sys.stderr))
         self.enter_context(logging_redirect_tqdm())  # a log line must not tear the bar apart
 
-    def __call__(self, row: Mapping[str, Any]) -> None:
+    def __call__(self, line: Mapping[str, Any]) -> None:
         """Show one line of `metrics.jsonl`."""
-        shown = {"loss": f"{row['loss']:.4g}"} if "loss" in row else {}
-        shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in row.get("views", {}).items()}
+        shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
+        shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
         if self.bar is None and sys.stderr.isatty():
             self._open_bar()
         if self.bar is None:
-            logger.info("round %d/%d  %s", row["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
+            logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
         else:
-            self.bar.update(row["round"] - self.bar.n)  # a resumed run does not begin at 1
+            self.bar.update(line["round"] - self.bar.n)  # a resumed run does not begin at 1
             self.bar.set_postfix(shown)
 
 

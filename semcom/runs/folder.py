@@ -121,11 +121,11 @@ class Folder:
         Raises RunError, before anything is written, when a line of these rounds is missing.
         """
         kept = self.metrics(rounds)
-        if [row["round"] for row in kept] != list(range(1, rounds + 1)):
+        if [line["round"] for line in kept] != list(range(1, rounds + 1)):
             raise RunError(
-                f"{self.path / METRICS} lacks rows of rounds 1 to {rounds}; give another folder to train them"
+                f"{self.path / METRICS} lacks lines of rounds 1 to {rounds}; give another folder to train them"
             )
-        for name, text in ((CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n"), (METRICS, _lines(kept))):
+        for name, text in ((CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n"), (METRICS, _text(kept))):
             path = self.path / name
             with writing(name):
                 if not path.exists() or path.read_bytes() != text.encode():
@@ -142,18 +142,18 @@ class Folder:
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
         path = self.path / METRICS
-        rows: list[dict[str, Any]] = []
-        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-            row = _row(line)
-            if row is None or (rounds is not None and row["round"] > rounds):
+        whole: list[dict[str, Any]] = []
+        for text in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+            line = _parsed(text)
+            if line is None or (rounds is not None and line["round"] > rounds):
                 break
-            rows.append(row)
-        return rows
+            whole.append(line)
+        return whole
 
-    def append(self, row: dict[str, Any]) -> None:
+    def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
         with writing(METRICS):
-            append(self.path / METRICS, _lines([row]).encode())
+            append(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
@@ -185,17 +185,17 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+def _text(lines: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def _parsed(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
-        row = json.loads(line) if line.endswith(b"\n") else None
+        line = json.loads(text) if text.endswith(b"\n") else None
     except ValueError:
         return None
-    return row if isinstance(row, dict) and isinstance(row.get("round"), int) else None
+    return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
 
 
 def versions() -> dict[str, str]:

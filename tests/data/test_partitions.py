@@ -285,7 +285,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ),
         (divided(kind="dirichlet", min_size=81), 5, "partition.min-size: 81 for each of 5 clients"),
         (divided(kind="iid"), 300, "'iid' leaves client 0 of 300 without test samples"),
-        (divided(kind="iid"), 500, "of 500 without training samples"),
+        (divided(kind="iid"), 500, "clients: 500 is more than the 400 images of"),
     ],
 )
 def test_an_impossible_request_is_refused(config: PartitionConfig, clients: int, message: str) -> None:

@@ -44,8 +44,8 @@ def test_one_client_is_local() -> None:
 @pytest.mark.parametrize("init", ["common", "client"])
 def test_pretraining_is_fedavg(init: str) -> None:
     """While it goes on, FedAvg's model is evaluated; in its last round it becomes everybody's, absent or not."""
-    setting = {"sizes": (7, 5, 3, 6), "train": {"participation": 0.5}, "model": {"init": init}}
-    w = world("lg_fedavg", hyper={"pretraining": 3}, **setting)
+    setting = {"sizes": (7, 5, 3, 6), "train": {"participation": 0.5}}
+    w = world("lg_fedavg", hyper={"pretraining": 3}, model={"init": init}, **setting)
     method = LGFedAvg(w.config.hyper)
     fedavg = rounds(world("fedavg", **setting), n=3)
     states = rounds(w, method, n=3)

@@ -191,7 +191,7 @@ def request(folder: Path | None, **options: Any) -> RunConfig:
     """A run with a last stage and new clients."""
     options["plugins"] = ("tests.worlds", "tests.runs.test_finish")
     out = None if folder is None else str(folder)
-    train = {"rounds": 3, "participation": 0.75, "checkpoint_every": 2}
+    train = {"rounds": 3, "participation": 0.75, **({} if out is None else {"checkpoint_every": 2})}
     return worlds.request("test-tuned", out=out, clients=4, new_clients=2, new_steps=3, chunk=1, train=train, **options)
 
 

@@ -308,7 +308,8 @@ def test_a_request_that_cannot_be_met_is_refused(options: dict[str, Any], messag
             "new-data: 'test-dots' cannot be taken (partition.ways: 3",
         ),
         ({"new_data": "nowhere"}, "new-data: 'nowhere' cannot be taken (data.name: dataset 'nowhere'"),
-        ({"new_clients": 500}, "partition.shots: "),
+        ({"new_clients": 500}, "clients: 503 is more than the 160 images of"),
+        ({"new_clients": 50}, "partition.shots: "),
     ],
 )
 def test_data_that_do_not_fit_are_refused_before_any_work(

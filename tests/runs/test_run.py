@@ -285,10 +285,10 @@ def test_metrics_or_a_summary_that_cannot_be_used_are_refused_and_kept(tmp_path:
         run(config, on_round=stop_at(3))
     rows = (tmp_path / METRICS).read_bytes().splitlines(keepends=True)
     for name, content, message in (
-        (METRICS, rows[0] + rows[2], "lacks rows of rounds 1 to 3"),
-        (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks rows of rounds 1 to 3"),
-        (METRICS, b"", "lacks rows of rounds 1 to 3"),
-        (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks rows of rounds 1 to 3"),
+        (METRICS, rows[0] + rows[2], "lacks lines of rounds 1 to 3"),
+        (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks lines of rounds 1 to 3"),
+        (METRICS, b"", "lacks lines of rounds 1 to 3"),
+        (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks lines of rounds 1 to 3"),
         (SUMMARY, b"{", "not a summary"),
         (SUMMARY, b"[1]", "not a summary"),
         (SUMMARY, b"{}", "is of round 3 though the run is finished"),
@@ -469,7 +469,7 @@ def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
         assert folder.metrics() == rows and folder.metrics(2) == rows[:2]
         folder.begin(3)
         assert folder.metrics() == rows[:3] and not list((tmp_path / "a" / "b").glob(".*.part"))
-        with pytest.raises(RunError, match="lacks rows of rounds 1 to 4"):
+        with pytest.raises(RunError, match="lacks lines of rounds 1 to 4"):
             folder.begin(4)
         assert folder.metrics() == rows[:3]
         folder.finish({"accuracy": 1 / 3})

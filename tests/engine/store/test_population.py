@@ -1,4 +1,4 @@
-"""Populations as values: rows, put, share, take, spread, map, numbers, average, and the initial models."""
+"""Populations as values: rows, put, share, take, spread, numbers, average, and the initial models."""
 
 from __future__ import annotations
 
@@ -141,20 +141,6 @@ def test_spread() -> None:
     assert [c.shared for c in pop.spread("encoder.").cohorts] == [{"head.w"}] * 2
 
 
-def test_map() -> None:
-    pop = mixed()
-    seen: list[str] = []
-
-    def fn(name: str, t: Tensor) -> Tensor:
-        seen.append(name)
-        return 2 * t
-
-    got = pop.map(fn, "encoder.")
-    assert seen == ["encoder.w"] * 2
-    assert torch.equal(one(got, 4, "encoder.w"), 2 * one(pop, 4, "encoder.w"))
-    assert torch.equal(one(got, 4, "head.w"), one(pop, 4, "head.w")) and worlds.gap(pop, mixed()) == 0
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_numbers(shared: bool) -> None:
     pop = mixed(shared)
@@ -206,17 +192,17 @@ def test_a_common_start_is_the_same_for_all() -> None:
 
 
 def test_own_starts_differ_and_follow_the_client() -> None:
-    pop = worlds.world(model={"init": "client"}).population()
+    pop = worlds.world("local", model={"init": "client"}).population()
     weights = pop.cohorts[0].tensors["encoder.0.weight"]
     assert len({float(w.sum()) for w in weights}) == 3
-    alone = worlds.world(sizes=(4, 4), model={"init": "client"}).population()
+    alone = worlds.world("local", sizes=(4, 4), model={"init": "client"}).population()
     assert torch.equal(alone.cohorts[0].tensors["encoder.0.weight"], weights[:2])  # keyed by the client, not by K
-    other = worlds.world(model={"init": "client"}, seed=1).population()
+    other = worlds.world("local", model={"init": "client"}, seed=1).population()
     assert not torch.equal(other.cohorts[0].tensors["encoder.0.weight"], weights)
 
 
 def test_a_shared_part_is_one_row() -> None:
-    pop = worlds.world(model={"init": "client"}).population(shared=("head.",))
+    pop = worlds.world("local", model={"init": "client"}).population(shared=("head.",))
     (cohort,) = pop.cohorts
     assert cohort.shared == {"head.0.weight", "head.0.bias"}
     assert all(len(t) == (1 if n in cohort.shared else 3) for n, t in cohort.tensors.items())

@@ -34,7 +34,7 @@ def make(precision: str, chunk: int = 1, kind: str = "ideal", **overrides: Any) 
     """Unequal clients on an ideal link (noise of float64 is another draw than that of float32)."""
     train = {"optimizer": "sgd", "lr": 0.1, "batch_size": 3, **overrides.pop("train", {})}
     settings: dict[str, Any] = {"model": {"init": "client"}, "channel": {"kind": kind}, "train": train, **overrides}
-    return worlds.world(overrides.pop("method", "fedavg"), SIZES, precision=precision, chunk=chunk, **settings)
+    return worlds.world(overrides.pop("method", "local"), SIZES, precision=precision, chunk=chunk, **settings)
 
 
 def fitted(precision: str, chunk: int = 1, **overrides: Any) -> tuple[Population, Tensor]:
