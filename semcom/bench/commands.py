@@ -19,9 +19,10 @@ import pandas as pd
 import psutil
 import torch
 
+from channels.options import COUNT
 from channels.registry import Registry
 from semcom.config import ConfigError, RunError
-from semcom.config.checks import COUNT, require
+from semcom.config.checks import require
 from semcom.files import write_atomically
 from semcom.runs.folder import commit, versions
 

@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from channels.options import COUNT
 from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
 from semcom.bench.plain import Network
 from semcom.bench.rounds import in_turns
 from semcom.bench.workloads import Workload, variants
-from semcom.config.checks import COUNT, require
+from semcom.config.checks import require
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {

@@ -8,22 +8,8 @@ import typing
 from typing import Any, Literal
 
 from channels import options
-from channels.options import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, WHOLE, Rule
+from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
-
-__all__ = [
-    "COUNT",
-    "NOT_NEGATIVE",
-    "PART",
-    "POSITIVE",
-    "SHARE",
-    "WHOLE",
-    "Rule",
-    "check",
-    "check_types",
-    "require",
-    "wording",
-]
 
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (

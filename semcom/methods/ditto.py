@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, require
+from channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -39,7 +39,7 @@ class Ditto(FedAvg):
 
         def check(self) -> None:
             """Check that lambda is not negative."""
-            require("method.lam", self.lam, NOT_NEGATIVE)
+            require("lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config.checks import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
+from channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
@@ -54,7 +54,7 @@ class FedALA(Method):
         def check(self) -> None:
             """Check the signs and ranges."""
             for name, rule in {"eta": NOT_NEGATIVE, "s": SHARE, "p": WHOLE, "cap": COUNT}.items():
-                require(f"method.{name}", getattr(self, name), rule)
+                require(name, getattr(self, name), rule)
 
     @dataclass(frozen=True)
     class State:

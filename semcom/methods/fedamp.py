@@ -19,8 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError, Resolved
-from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population, gram, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -61,9 +61,9 @@ class FedAMP(Method):
         def check(self) -> None:
             """Check the signs and ranges."""
             for name in ("sigma", "alpha", "alpha_decay"):
-                require(f"method.{name}", getattr(self, name), POSITIVE)
-            require("method.alpha_every", self.alpha_every, COUNT)
-            require("method.lam", self.lam, NOT_NEGATIVE)
+                require(name, getattr(self, name), POSITIVE)
+            require("alpha_every", self.alpha_every, COUNT)
+            require("lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:

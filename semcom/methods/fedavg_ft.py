@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from semcom.config.checks import WHOLE, require
+from channels.options import WHOLE, require
 from semcom.engine.store.population import Population, Prefix
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
@@ -37,7 +37,7 @@ class FedAvgFT(FedAvg):
         def check(self) -> None:
             """Check the number of epochs."""
             super().check()
-            require("method.tune_epochs", self.tune_epochs, WHOLE)
+            require("tune_epochs", self.tune_epochs, WHOLE)
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the fine-tuned copies as `personal`, and the model that they are copies of as `global`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semcom.config.checks import WHOLE, require
+from channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
 from semcom.engine.world import World
@@ -41,7 +41,7 @@ class FedBABU(FedAvg):
 
         def check(self) -> None:
             """Check the number of epochs."""
-            require("method.tune_epochs", self.tune_epochs, WHOLE)
+            require("tune_epochs", self.tune_epochs, WHOLE)
 
     def setup(self, world: World) -> FedAvg.State:
         """Start from common weights, the head's for good."""

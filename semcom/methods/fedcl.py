@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
+from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given, Log
@@ -76,11 +76,11 @@ class FedCL(Method):
 
         def check(self) -> None:
             """Check the signs and ranges."""
-            require("method.lam", self.lam, NOT_NEGATIVE)
-            require("method.tau", self.tau, POSITIVE)
-            require("method.scg_lr", self.scg_lr, POSITIVE)
-            require("method.scg_steps", self.scg_steps, COUNT)
-            require("method.warmup", self.warmup, WHOLE)
+            require("lam", self.lam, NOT_NEGATIVE)
+            require("tau", self.tau, POSITIVE)
+            require("scg_lr", self.scg_lr, POSITIVE)
+            require("scg_steps", self.scg_steps, COUNT)
+            require("warmup", self.warmup, WHOLE)
 
     @dataclass(frozen=True)
     class State:

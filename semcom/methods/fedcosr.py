@@ -19,7 +19,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population, average, blend
 from semcom.engine.train.context import Context, Given, Log
@@ -59,9 +59,9 @@ class FedCoSR(Method):
 
         def check(self) -> None:
             """Check the signs and ranges."""
-            require("method.alpha", self.alpha, NOT_NEGATIVE)
-            require("method.tau_cl", self.tau_cl, POSITIVE)
-            require("method.gamma", self.gamma, NOT_NEGATIVE)
+            require("alpha", self.alpha, NOT_NEGATIVE)
+            require("tau_cl", self.tau_cl, POSITIVE)
+            require("gamma", self.gamma, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:

@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from semcom.config.checks import PART, require
+from channels.options import PART, require
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -46,7 +46,7 @@ class FedCRC(Method):
 
         def check(self) -> None:
             """Check that tau is in range."""
-            require("method.tau", self.tau, PART)
+            require("tau", self.tau, PART)
 
     @dataclass(frozen=True)
     class State:

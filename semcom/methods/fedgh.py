@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, require
+from channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
@@ -42,7 +42,7 @@ class FedGH(Method):
 
         def check(self) -> None:
             """Check that the rate is not negative."""
-            require("method.server_lr", self.server_lr, NOT_NEGATIVE)
+            require("server_lr", self.server_lr, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, POSITIVE, WHOLE, require
+from channels.options import NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.engine.store.population import Population, average, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -58,9 +58,9 @@ class FedPAC(FedAvg):
 
         def check(self) -> None:
             """Check the signs and ranges."""
-            require("method.lam", self.lam, NOT_NEGATIVE)
-            require("method.head_epochs", self.head_epochs, WHOLE)
-            require("method.head_lr", self.head_lr, POSITIVE)
+            require("lam", self.lam, NOT_NEGATIVE)
+            require("head_epochs", self.head_epochs, WHOLE)
+            require("head_lr", self.head_lr, POSITIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):

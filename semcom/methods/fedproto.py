@@ -12,7 +12,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, require
+from channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -52,7 +52,7 @@ class FedProto(Method):
 
         def check(self) -> None:
             """Check that lambda is not negative."""
-            require("method.lam", self.lam, NOT_NEGATIVE)
+            require("lam", self.lam, NOT_NEGATIVE)
 
     @dataclass(frozen=True)
     class State:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, require
+from channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -40,7 +40,7 @@ class FedProx(FedAvg):
         def check(self) -> None:
             """Check that mu is not negative."""
             super().check()
-            require("method.mu", self.mu, NOT_NEGATIVE)
+            require("mu", self.mu, NOT_NEGATIVE)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on Eq. 2 around the received model."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semcom.config.checks import WHOLE, require
+from channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -37,7 +37,7 @@ class FedRep(FedPer):
 
         def check(self) -> None:
             """Check the number of epochs."""
-            require("method.head_epochs", self.head_epochs, WHOLE)
+            require("head_epochs", self.head_epochs, WHOLE)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train the heads, then the bodies (Algorithm 1, lines 6 to 10)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semcom.config.checks import WHOLE, require
+from channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
 from semcom.engine.world import World
@@ -46,7 +46,7 @@ class LGFedAvg(FedAvg):
 
         def check(self) -> None:
             """Check the number of rounds."""
-            require("method.pretraining", self.pretraining, WHOLE)
+            require("pretraining", self.pretraining, WHOLE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):

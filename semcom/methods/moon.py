@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -42,8 +42,8 @@ class Moon(FedAvg):
 
         def check(self) -> None:
             """Check the signs of mu and tau."""
-            require("method.mu", self.mu, NOT_NEGATIVE)
-            require("method.tau", self.tau, POSITIVE)
+            require("mu", self.mu, NOT_NEGATIVE)
+            require("tau", self.tau, POSITIVE)
 
     @dataclass(frozen=True)
     class State(FedAvg.State):

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from semcom.config.checks import NOT_NEGATIVE, POSITIVE, require
+from channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Gradient, Log
@@ -55,9 +55,9 @@ class PerFedAvg(FedAvg):
 
         def check(self) -> None:
             """Check the signs of the rates and of delta."""
-            require("method.alpha", self.alpha, NOT_NEGATIVE)
-            require("method.beta", self.beta, POSITIVE)
-            require("method.delta", self.delta, POSITIVE)
+            require("alpha", self.alpha, NOT_NEGATIVE)
+            require("beta", self.beta, POSITIVE)
+            require("delta", self.delta, POSITIVE)
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         """Return the gradient and the loss at the adapted point; with `hf`, less alpha times the Hessian's term."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError
-from semcom.config.checks import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.engine.store.population import Population, average, blend
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -56,7 +56,7 @@ class PFedMe(FedAvg):
             """Check the signs, and that lr_p times (lambda + nu) is at most 2."""
             rules = {"lr_p": POSITIVE, "eta": POSITIVE, "beta": POSITIVE, "lam": NOT_NEGATIVE, "nu": NOT_NEGATIVE}
             for name, rule in {**rules, "inner_steps": COUNT}.items():
-                require(f"method.{name}", getattr(self, name), rule)
+                require(name, getattr(self, name), rule)
             pull = self.lr_p * (self.lam + self.nu)
             if pull > 2:
                 raise ConfigError(f"method.lr-p: {self.lr_p} times lam + nu is {pull:g}, above 2: theta diverges")

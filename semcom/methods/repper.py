@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from semcom.config.checks import COUNT, POSITIVE, SHARE, require
+from channels.options import COUNT, POSITIVE, SHARE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
@@ -70,9 +70,9 @@ class RepPer(FedAvg):
         def check(self) -> None:
             """Check the signs and ranges."""
             for name in ("tau", "head_lr"):
-                require(f"method.{name}", getattr(self, name), POSITIVE)
-            require("method.crop", self.crop, SHARE)
-            require("method.head_epochs", self.head_epochs, COUNT)
+                require(name, getattr(self, name), POSITIVE)
+            require("crop", self.crop, SHARE)
+            require("head_epochs", self.head_epochs, COUNT)
 
     def __init__(self, hyper: RepPer.Hyper) -> None:
         super().__init__(hyper)
