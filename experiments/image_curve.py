@@ -19,7 +19,7 @@ from channels.coding.mcs import choose
 from semcom.engine.random import keyed
 
 if TYPE_CHECKING:
-    from semcom.runs.runner import Result
+    from semcom.runs.result import Result
 
 Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""

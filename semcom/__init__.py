@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from semcom.methods.registry import METHODS
     from semcom.models.registry import ENCODERS, HEADS
     from semcom.runs.resolve import resolve
-    from semcom.runs.runner import Result, run
+    from semcom.runs.result import Result
+    from semcom.runs.runner import run
 
 if _problem := hidden("channels"):
     if is_command():
@@ -60,7 +61,7 @@ _LAZY = {
     "Method": "semcom.methods.base",
     "Partition": "semcom.data.split",
     "Population": "semcom.engine.store.population",
-    "Result": "semcom.runs.runner",
+    "Result": "semcom.runs.result",
     "Split": "semcom.data.split",
     "average": "semcom.engine.store.population",
     "resolve": "semcom.runs.resolve",

@@ -16,7 +16,7 @@ from figures import baselines
 from figures.style import ieee
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
-from semcom.runs.runner import Result
+from semcom.runs.result import Result
 from tests.worlds import divided
 
 CLEAN = RunConfig(

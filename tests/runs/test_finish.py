@@ -23,7 +23,8 @@ from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.folder import CHECKPOINT, SUMMARY
-from semcom.runs.runner import Result, run
+from semcom.runs.result import Result
+from semcom.runs.runner import run
 from tests import worlds
 from tests.runs.test_run import lines, one_line, same, snapshot, stored, timeless, weights
 

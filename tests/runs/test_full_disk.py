@@ -17,7 +17,8 @@ import pytest
 from semcom.config import RunConfig, RunError
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
-from semcom.runs.runner import Result, run
+from semcom.runs.result import Result
+from semcom.runs.runner import run
 from tests import worlds
 from tests.runs.kills import trace
 from tests.runs.test_run import lines, one_line, same, snapshot, stop_at, stored, timeless

@@ -30,7 +30,8 @@ from semcom.methods.registry import METHODS
 from semcom.runs import newcomers
 from semcom.runs.images import read_images
 from semcom.runs.newcomers import joining
-from semcom.runs.runner import Result, run
+from semcom.runs.result import Result
+from semcom.runs.runner import run
 from tests import worlds
 from tests.runs.test_run import one_line, weights
 

@@ -21,7 +21,8 @@ from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint, runner
 from semcom.runs.checkpoint import restore, state_dict
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder
-from semcom.runs.runner import Result, run
+from semcom.runs.result import Result
+from semcom.runs.runner import run
 from tests import worlds
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
