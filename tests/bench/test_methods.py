@@ -174,4 +174,4 @@ def test_the_command_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert stored["benchmark"] == "methods" and stored["workload"]["clients"] == 2
     assert (moon["forward"], moon["backward"], len(moon["seconds"])) == (192, 64, 1)
     assert cli.main(["list", "benches"]) == 0
-    assert "methods   What a round of each method costs" in capsys.readouterr().out
+    assert "methods   Cost of a round of each method" in capsys.readouterr().out

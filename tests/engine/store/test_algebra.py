@@ -24,7 +24,7 @@ def models(encoder: str = "test-conv", seed: int = 0, shared: tuple[str, ...] = 
     def moved(name: str, t: Tensor) -> Tensor:
         return t + torch.rand(t.shape, generator=generator, dtype=t.dtype) if "running" in name else t
 
-    pop = w.population(shared).map(moved)
+    pop = mapped(w.population(shared), moved)
     return Population(tuple(with_table(c, seed) for c in pop.stacks()))
 
 
