@@ -18,6 +18,8 @@ PUBLISHED: Mapping[str, tuple[int, int]] = {
     "mnist": (60_000, 10_000),
 }
 """Dataset -> its training and test images; any other dataset would have to be loaded to know."""
+DIVIDED = ("iid", "dirichlet", "dirichlet-client", "pathological")
+"""Partitions that divide all images among the clients; what another one gives is not known before it is made."""
 CLASSES = 10
 """Classes of each of them."""
 
@@ -48,7 +50,7 @@ def client_size(config: Resolved) -> float | None:
     clients = all_clients(config)
     if fields["kind"] == "shots":
         size = float(fields["ways"] * fields["shots"])
-    elif fields["kind"] == "file" or config.data.name not in PUBLISHED:
+    elif fields["kind"] not in DIVIDED or config.data.name not in PUBLISHED:
         return None
     else:
         size = _divided(config.data.name, fields, clients) / clients

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from experiments.base import Train
 from experiments.progress import SweepProgress, is_finished, run_folder
-from semcom.config import ConfigError, RunConfig, RunError
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, to_dict
 from semcom.files import ERROR, write_atomically
 from semcom.runs.folder import BusyError
 
@@ -56,11 +56,12 @@ def carry_out(runs: Mapping[str, RunConfig], *, jobs: int, backend: str, train: 
             begun = [config for config in progress.waiting() if run_folder(config).is_dir()]
             for config in begun:
                 progress.fail(config, pool([config]) or broken)
-            broken = pool(progress.waiting()) if begun else ""
+            if not begun:
+                break
+            broken = pool(progress.waiting())
         for config in progress.waiting():
-            progress.fail(
-                config, f"{run_folder(config)} has no result: another process has it, or it could not be written"
-            )
+            unknown = f"{run_folder(config)} has no result: another process has it, or it could not be written"
+            progress.fail(config, broken or unknown)
         return progress.errors
 
 
@@ -71,7 +72,7 @@ def _pool(configs: Sequence[RunConfig], jobs: int, backend: str, train: Train, p
         with _backend(backend):
             parallel = _Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")
             parallel.progress = progress
-            parallel(delayed(_attempt)(config, train) for config in configs)
+            parallel(delayed(_attempt)(to_dict(config), train) for config in configs)
     except Exception as error:
         broken = f"the process ended without a result: {_one_line(error)}"
     progress.look()
@@ -101,8 +102,12 @@ class _Parallel(Parallel):
         self.progress.look()
 
 
-def _attempt(config: RunConfig, train: Train) -> None:
-    """Carry out one run in a worker; a failure is left in the run's folder and does not stop the others."""
+def _attempt(content: Mapping[str, Any], train: Train) -> None:
+    """Carry out one run in a worker; a failure is left in the run's folder and does not stop the others.
+
+    The configuration comes as plain values: classes of a plug-in's options are not known here before it is loaded.
+    """
+    config = from_dict(content)
     folder = run_folder(config)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -320,7 +320,7 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     optional = union and type(None) in typing.get_args(info.type)
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])
-        return _spec(f"{{{','.join(choices)}}}", optional, False, lambda word: _choice(word, choices))
+        return _spec(f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _choice(word, choices))
     if members == [tuple[int, ...]]:
         return _spec("INT", optional, True, lambda word: _scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
@@ -357,11 +357,12 @@ def _spec(
     )
 
 
-def _choice(word: str, choices: Sequence[str]) -> str:
-    """Return a word that has to be one of `choices`."""
-    if word not in choices:
-        raise ValueError(f"{word!r} is not one of {', '.join(choices)}")
-    return word
+def _choice(word: str, choices: Sequence[Any]) -> Any:
+    """Return the one of `choices`, words or numbers, that is written as `word`."""
+    by_word = {str(choice): choice for choice in choices}
+    if word not in by_word:
+        raise ValueError(f"{word!r} is not one of {', '.join(by_word)}")
+    return by_word[word]
 
 
 def _scalar(word: str, scalars: Sequence[Any]) -> Any:

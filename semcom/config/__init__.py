@@ -20,7 +20,6 @@ __all__ = [
     "COMMON",
     "NOT_IDENTITY",
     "SNR",
-    "SNRS",
     "AirConfig",
     "ChannelConfig",
     "ConfigError",

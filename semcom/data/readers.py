@@ -5,6 +5,7 @@ Legend: N images, C channels, H x W pixels.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,10 @@ def image_files(path: Path) -> list[Path]:
     """Return the files that `read_folder` would read, sorted."""
     from torchvision.datasets.folder import IMG_EXTENSIONS
 
-    found = [file for part in PARTS for file in (path / part).glob("*/**/*") if file.is_file()]
-    return sorted(file for file in found if file.suffix.lower() in IMG_EXTENSIONS)
+    parts = [path / part for part in PARTS]
+    folders = [walked for part in parts for walked in os.walk(part, followlinks=True)]  # as ImageFolder walks them
+    files = [Path(folder, name) for folder, _, names in folders for name in names]
+    return sorted(file for file in files if file.suffix.lower() in IMG_EXTENSIONS and file.parent not in parts)
 
 
 def shrink(images: Bytes) -> Bytes:

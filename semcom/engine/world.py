@@ -61,7 +61,7 @@ class World:
     ) -> None:
         self.config = config
         draws = Draws(config, federation, device, build_link(config, log=team.rank == 0), split=split)
-        self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db)
+        self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db, participants=config.participants)
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
         self._initial = Initial(config, federation, device)

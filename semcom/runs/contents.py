@@ -26,7 +26,7 @@ def locate(config: RunConfig) -> RunConfig:
     data, root = config.data, config.data.root
     config = replace(
         config,
-        plugins=tuple(absolute(plugin) for plugin in config.plugins),
+        plugins=tuple(dict.fromkeys(absolute(plugin) for plugin in config.plugins)),
         data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
     )

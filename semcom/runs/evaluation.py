@@ -43,14 +43,14 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
 
 
 def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:
-    """Return each view's accuracy on validation samples, the mean over the clients that have some; none without any."""
+    """Return each view's accuracy on validation samples, the mean over those clients of it that have some."""
     draws, table = session.draws, session.draws.federation.validation
     if not views or not table.sizes.any():
         return {}
-    counts = confusion(session, views, draws.test_snrs[0], table, "validation")
+    counts = confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
     tables = {name: found.cpu().numpy() for name, found in counts.items()}
     have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
-    return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items()}
+    return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items() if have[name].any()}
 
 
 def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -68,9 +68,10 @@ class Folder:
             return
         try:
             other = from_dict(json.loads(stored.read_text()))
-        except ValueError as error:
+            same = run_hash(other) == run_hash(self.config)
+        except (ValueError, TypeError, AttributeError) as error:  # a value of any type may stand in it
             raise ConfigError(f"out: {stored} is not a configuration ({error}); give another folder") from None
-        if run_hash(other) != run_hash(self.config):
+        if not same:
             found = differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more

@@ -73,7 +73,6 @@ RULES = (
     Idle("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
     Idle("train.through_link", lambda r: not r.noisy, NO_NOISE),
     Idle("train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"),
-    Idle("train.checkpoint_every", lambda r: r.config.out is None, "nothing is written without an out folder"),
     Idle("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
 )
 

@@ -93,7 +93,8 @@ def _check_model(config: Resolved, encoder: str, members: Federation, device: to
     """Compare the memory of models: each as it begins, as a record, and k times with its gradients."""
     d, itemsize = config.model.features, dtype_of(config.precision).itemsize
     numbers = _numbers(config, encoder, members)
-    k = 1 if config.chunk == "auto" else min(config.chunk, config.participants)
+    groups = len(config.model.encoder.split(",")) * config.processes
+    k = 1 if config.chunk == "auto" else max(1, min(config.chunk, config.participants // groups))
     one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
     _compare("model.features", d, one, 4 * numbers * itemsize, device)
     many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"

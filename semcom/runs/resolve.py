@@ -47,7 +47,9 @@ def _resolve(request: RunConfig) -> Resolved:
     request = complete(request)
     check_types(request)
     load_plugins(request.plugins)
-    request = locate(with_options(request))
+    request = with_options(request)
+    check_types(request)  # of the options too, before a path among them is looked up
+    request = locate(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill(_without(request.train, method), method)
     config = Resolved(**{**vars(request), "train": _fill(request.train, method)})

@@ -13,6 +13,7 @@ import pytest
 
 import semcom
 from channels import LINKS
+from experiments.parallel import carry_out
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
@@ -103,6 +104,30 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def read(plugin: str, *words: str) -> RunConfig:
     return flags.read_train(flags.read_early(["local", "--plugin", plugin, *words], config=True))
+
+
+def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None:
+    """A worker has not loaded the plug-in when a run reaches it, so it does not know the class of its options."""
+    words = [
+        "--channel.kind",
+        "scaled",
+        "--channel.m",
+        "2",
+        "--train.through-link",
+        "--clients",
+        "2",
+        "--train.rounds",
+        "1",
+    ]
+    runs = {}
+    for seed in "01":
+        config = resolve(
+            dataclasses.replace(read(plugin, *words, "--train.rounds", "1", "--seed", seed), out=str(tmp_path / seed))
+        )
+        runs[run_hash(config)] = config
+    assert carry_out(runs, jobs=2, backend="loky", train=semcom.run) == {}
+    stored = [json.loads((tmp_path / seed / "config.json").read_text()) for seed in "01"]
+    assert [s["channel"]["options"]["m"] for s in stored] == [2.0, 2.0]
 
 
 def option(config: RunConfig, section: str) -> Any:

@@ -57,6 +57,12 @@ def test_the_cost_is_what_a_run_counts(name: str) -> None:
     assert run(config).summary["samples"] == pytest.approx(expected, rel=0.02)
 
 
+def test_the_cost_of_a_users_partition_is_not_known() -> None:
+    config = resolve(COUNTED["iid"])
+    split = dataclasses.replace(config.partition, kind="of-my-own", options=None)
+    assert client_size(dataclasses.replace(config, partition=split)) is None
+
+
 def test_the_cost_of_the_small_scale_by_hand() -> None:
     config = resolve(
         dataclasses.replace(

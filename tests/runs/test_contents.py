@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,21 @@ def test_paths_are_stored_for_any_folder(
         monkeypatch.chdir(tmp_path.parent)
         config = with_plugin(f"{tmp_path.name}/mine.py", data=DataConfig(root=at if at == "~" else tmp_path.name))
         assert config.plugins == (str(plugin),) and config.data.root == str(tmp_path)
+
+
+def test_a_plugin_given_twice_is_one_plugin(plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert with_plugin("mine.py", str(plugin), "./mine.py").plugins == (str(plugin),)
+
+
+def test_the_images_behind_a_link_to_a_folder_count(tmp_path: Path) -> None:
+    images(tmp_path / "set")
+    away = tmp_path / "away"
+    shutil.copytree(tmp_path / "set" / "train" / "ant", away)
+    (tmp_path / "set" / "train" / "ant" / "more").symlink_to(away, target_is_directory=True)
+    config = with_plugin(method="local", data=DataConfig(name=str(tmp_path / "set")))
+    Image.new("L", (8, 8), 9).save(away / "one.bmp")
+    assert run_hash(with_plugin(method="local", data=DataConfig(name=str(tmp_path / "set")))) != run_hash(config)
 
 
 def test_a_known_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

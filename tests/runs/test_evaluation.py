@@ -12,9 +12,10 @@ from channels import make_link
 from semcom.config import ConfigError
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
+from semcom.engine.train.view import confusion
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import spread
-from semcom.runs.evaluation import of_clients
+from semcom.runs.evaluation import evaluate, of_clients
 from semcom.runs.runner import run
 from tests import worlds
 from tests.runs.test_run import ARMS, weights
@@ -87,6 +88,17 @@ def test_validation_samples_are_evaluated_beside_the_tests() -> None:
     assert len(lines) == 2 and lines[-1] == pytest.approx(np.mean(own))
     assert result.summary["views"]["personal"]["validation"] == pytest.approx(np.mean(lines))
     assert "validation" not in run(worlds.request("local", **options)).summary["views"]["personal"]
+
+
+def test_validation_leaves_the_received_snr_of_the_test_as_it_is() -> None:
+    result = run(worlds.request("fedcl", partition={"validation": 0.4}, train={"rounds": 1}))
+    session, federation = result.world.session, result.federation
+    before = session.counters()
+    evaluate(session, result.views)
+    assert session.counters() != before, "the meter of the test counts each evaluation"
+    before = session.counters()
+    confusion(session, result.views, 3.0, federation.validation, "validation", metered=False)
+    assert session.counters() == before
 
 
 @pytest.mark.parametrize(("clients", "message"), [(0, "train.eval-clients: 0 is not"), (5, "is more than the 4 clien")])

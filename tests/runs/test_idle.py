@@ -49,7 +49,6 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("fedprox", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedprox does not use it"),
     ("fedbabu", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedbabu does not use it"),
     ("repper", {"train": {"eval_every": 5}}, "train.eval-every: 5 has no effect, as repper does not use it"),
-    ("local", {"train": {"checkpoint_every": 5}}, "train.checkpoint-every: 5 has no effect, as nothing is written"),
     # channels
     ("fedcl", {"channel": {"csi": "ls"}}, "channel.csi: not for awgn, which takes downlink"),
     ("fedcl", {"channel": {"kind": "ideal", "downlink": "ideal"}}, "channel.downlink: not for ideal, which takes no"),

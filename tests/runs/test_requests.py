@@ -127,6 +127,18 @@ class Nothing(FedAvg):
         return self.found
 
 
+class Asked(FedAvg):
+    """Sends the models down before the first round, and whenever they are shown."""
+
+    def setup(self, world: Any) -> Any:
+        state = FedAvg.setup(self, world)
+        world.air.down(state.model, "head.")
+        return state
+
+    def views(self, state: Any, world: Any) -> dict[str, View]:
+        return {"sent": View(world.air.down(state.model, ("encoder.", "head.")))}
+
+
 class Late(Nothing):
     """Shows something at the end."""
 
@@ -144,9 +156,16 @@ class Late(Nothing):
 def methods() -> Iterator[None]:
     METHODS.register("test-nothing")(Nothing)
     METHODS.register("test-late")(Late)
+    METHODS.register("test-asked")(Asked)
     yield
+    METHODS._added.pop("test-asked")
     METHODS._added.pop("test-nothing")
     METHODS._added.pop("test-late")
+
+
+def test_a_method_may_send_before_the_first_round() -> None:
+    result = run(worlds.request("test-asked", train={"rounds": 1}))
+    assert result.summary["traffic"]["down"]["airtime_s"] > 0
 
 
 @pytest.mark.parametrize("found", [{}, None, {"global": 3}, [1]], ids=str)

@@ -42,7 +42,12 @@ class View:
 
 
 def confusion(
-    session: Session, views: Mapping[str, View], snr_db: float | None, table: Ragged, stream: str = "test"
+    session: Session,
+    views: Mapping[str, View],
+    snr_db: float | None,
+    table: Ragged,
+    stream: str = "test",
+    metered: bool = True,
 ) -> dict[str, Tensor]:
     """Count (true, predicted) classes per view and client, int64 `[K, C, C]`.
 
@@ -54,8 +59,9 @@ def confusion(
         snr_db: test SNR of all clients, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
+        metered: whether the received SNR counts as that of the test.
     """
-    draws = session.draws
+    draws, meter = session.draws, session.tally.meters["test"] if metered else None
     c, device = len(draws.federation.classes), draws.device
     counts = {n: torch.zeros(len(v.population.ids), c * c, dtype=torch.int64, device=device) for n, v in views.items()}
     groups: dict[int, list[str]] = {}
@@ -70,7 +76,7 @@ def confusion(
 
         pop = views[names[0]].population
         fixed = None if snr_db is None else torch.full((len(pop.ids),), snr_db, device=device, dtype=draws.dtype)
-        share_out(session, pop, table, count, stream=stream, snr_db=fixed, meter=session.tally.meters["test"])
+        share_out(session, pop, table, count, stream=stream, snr_db=fixed, meter=meter)
     return {name: session.team.sum(t).view(-1, c, c) for name, t in counts.items()}
 
 
