@@ -84,8 +84,9 @@ def _methods() -> str:
     for name in METHODS.names():
         method = METHODS.get(name)
         traits = "; ".join(f"{key}: {text}" for key, text in _traits(method).items())
-        start = method.Hyper()
-        defaults = ", ".join(f"{f.name}={shown(getattr(start, f.name))}" for f in dataclasses.fields(start))
+        start, known = method.Hyper(), docstrings(method.Hyper)
+        values = {f.name: explained(getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)}
+        defaults = "; ".join(f"{key}={default}" for key, (_, default) in values.items())
         lines += hanging(f"{name:<{margin}}", _paper(method))
         lines += [line for text in (traits, defaults) if text for line in hanging(" " * margin, text)]
     return "\n".join([*lines, "", *hanging("", LEGEND)])

@@ -85,7 +85,7 @@ local   baseline
 listed  Nobody et al., 2020
         shared: encoder and class prototypes; personal:
         head; sent: encoder up, encoder and prototypes down
-        lam=0.25, tau=None, kind=counts, steps=10, own=True,
+        lam=0.25; tau=none; kind=counts; steps=10; own=True;
         rates=0.5 0.25
 
 theta: encoder; phi: head; w: both. `semcom list methods
@@ -96,7 +96,7 @@ local   baseline
         shared: nothing; personal: encoder and head; sent: nothing
 listed  Nobody et al., 2020
         shared: encoder and class prototypes; personal: head; sent: encoder up, encoder and prototypes down
-        lam=0.25, tau=None, kind=counts, steps=10, own=True, rates=0.5 0.25
+        lam=0.25; tau=none; kind=counts; steps=10; own=True; rates=0.5 0.25
 
 theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more.
 """,
