@@ -32,6 +32,7 @@ LINKS: Registry[type[Link]] = Registry(
         "ofdm": "channels.ofdm.link:OFDM",
         "digital": "channels.coding.digital:Digital",
     },
+    base="channels.link:Link",
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
 

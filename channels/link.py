@@ -24,8 +24,8 @@ For example, Nakagami fading with whole m, where |h|^2 is the mean of m independ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -85,12 +85,9 @@ class Link:
     options: BaseOptions
     """Options of the link; open ones (None) are filled in as soon as the link knows them, at last by `in_band`."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        _check_declaration(cls)
-
     def __init__(self, options: BaseOptions) -> None:
-        options.check()
+        if hasattr(options, "check"):  # a plain dataclass will do
+            options.check()
         self.options = options
         self.equaliser: str = getattr(options, "equaliser", "none")
         self.downlink: str = getattr(options, "downlink", "noisy")
@@ -101,6 +98,17 @@ class Link:
     """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None
     """Band of all clients, if the link knows it."""
+
+    def takes(self, batch: int, d: int) -> Mapping[str, int]:
+        """Return the memory of one client's mini-batch that an option asks for: option -> bytes, at least.
+
+        For options that can be too large, which a run refuses before it begins; of this base, none.
+
+        Args:
+            batch: samples of a mini-batch.
+            d: real features of a sample.
+        """
+        return {}
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """Return this link with its band shared by the clients.
@@ -214,18 +222,6 @@ class Link:
         gain, deviation = self.gain(drawn), no.sqrt()
         weight, effective = equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
         return Hop(gain, weight, effective, drawn.get("noise"), deviation, meter)
-
-
-def _check_declaration(link: type[Link]) -> None:
-    """Raise TypeError, where a link is defined, for options that could not be set as they are written."""
-    options, name = link.Options, f"{link.__name__}.Options"
-    if not (isinstance(options, type) and issubclass(options, BaseOptions)):
-        raise TypeError(f"{name} does not derive from Options of another link, or from channels.options.BaseOptions")
-    if "__dataclass_fields__" not in vars(options):
-        raise TypeError(f"{name} is no dataclass; write @dataclass(frozen=True) above it")
-    for field in fields(options):
-        if field.default is MISSING:
-            raise TypeError(f"{name}.{field.name} has no default")
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

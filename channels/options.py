@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -63,3 +63,17 @@ def one_of(name: str, value: object, accepted: Sequence[object]) -> None:
     """Raise ValueError unless a value is one of those accepted."""
     if value not in accepted:
         raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(map(str, accepted))}")
+
+
+def undeclared(owner: object) -> str | None:
+    """Return what is wrong with the options that a class or function declares; None: nothing is, or it has none."""
+    for kind in ("Options", "Hyper"):
+        declared, name = getattr(owner, kind, None), f"{getattr(owner, '__name__', owner)}.{kind}"
+        if declared is None:
+            continue
+        if not isinstance(declared, type) or "__dataclass_fields__" not in vars(declared):
+            return f"{name} is no dataclass; write @dataclass(frozen=True) above it"
+        for field in fields(declared):  # a dataclass, as the line above has seen
+            if field.default is MISSING:
+                return f"{name}.{field.name} has no default"
+    return None

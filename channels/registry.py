@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from channels.options import undeclared
 
 T = TypeVar("T")
 
@@ -31,11 +33,14 @@ class Registry(Generic[T]):
     Args:
         kind: word for an entry in an error ("method", "dataset", ...).
         builtin: "module:attribute" of each entry that ships with the package, by name.
+        base: "module:attribute" of the class whose subclasses the entries are; without one they are functions.
+        made: the entries are instances of `base`, which may be a union of classes.
     """
 
-    def __init__(self, kind: str, builtin: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, builtin: Mapping[str, str], base: str | None = None, made: bool = False) -> None:
         self.kind = kind
         self._builtin = dict(builtin)
+        self._base, self._made = base, made
         self._added: dict[str, T] = {}
         self._sources: dict[str, str | None] = {}
 
@@ -44,7 +49,10 @@ class Registry(Generic[T]):
         return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that adds an object under `name`. Raises ValueError for a name that is taken."""
+        """Return a decorator that adds an object under `name`.
+
+        Raises ValueError for a name that is taken, the decorator for an object that is no such entry.
+        """
         if name in self._builtin:
             raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
         source, owner = _SOURCE.get(), self._sources.get(name)
@@ -52,10 +60,33 @@ class Registry(Generic[T]):
             raise ValueError(f"{self.kind} {name!r} is registered by the plug-in {owner}: choose another name")
 
         def add(entry: T) -> T:
+            if problem := self._unfit(entry):
+                raise ValueError(f"{self.kind} {name!r}: {problem}")
             self._added[name], self._sources[name] = entry, source
             return entry
 
         return add
+
+    def _unfit(self, entry: object) -> str | None:
+        """Return what is wrong with an entry; None: nothing is."""
+        if self._base is None:
+            return undeclared(entry) if callable(entry) else f"{entry!r:.80} is no function"
+        base, shown = _imported(self._base), self._base.replace(":", ".")
+        if self._made:
+            return None if isinstance(entry, base) else f"{entry!r:.80} is no {shown}"
+        if not isinstance(entry, type) or not issubclass(entry, base):
+            return f"{getattr(entry, '__name__', repr(entry)):.80} is no subclass of {shown}"
+        if missing := sorted(getattr(entry, "__abstractmethods__", ())):
+            return f"{entry.__name__} lacks {' and '.join(f'`{m}`' for m in missing)}, which every {self.kind} has"
+        return undeclared(entry)
+
+    def source(self, name: str) -> str | None:
+        """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""
+        return self._sources.get(name)
+
+    def ships(self, name: str) -> bool:
+        """Return whether an entry ships with the package."""
+        return name in self._builtin
 
     def __contains__(self, name: object) -> bool:
         return name in self._added or name in self._builtin
@@ -66,11 +97,21 @@ class Registry(Generic[T]):
             return self._added[name]
         if name not in self._builtin:
             raise ValueError(self.unknown(name))
-        module, attribute = self._builtin[name].split(":")
-        return getattr(importlib.import_module(module), attribute)
+        return _imported(self._builtin[name])
 
     def unknown(self, name: str) -> str:
         """Return the error message for an unknown name, in one line."""
-        near = difflib.get_close_matches(name, self.names(), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"{self.kind} {name!r} is unknown: {hint}known are {', '.join(self.names())}"
+        return f"{self.kind} {unknown(name, self.names())}"
+
+
+def unknown(name: str, known: Sequence[str]) -> str:
+    """Return the words on a name that is not among those known, the nearest of them first."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{name!r} is unknown: {hint}known are {', '.join(known)}"
+
+
+def _imported(place: str) -> Any:
+    """Return what "module:attribute" names."""
+    module, attribute = place.split(":")
+    return getattr(importlib.import_module(module), attribute)

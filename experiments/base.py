@@ -104,11 +104,14 @@ class Experiment:
                 the values that it takes; any other field is set in all runs.
 
         Raises:
-            ConfigError: a scale, method or field that does not exist, or several values of a field that the table of
-                the experiment does not show.
+            ConfigError: a scale, method or field that does not exist, an axis without values, or several values of a
+                field that the table of the experiment does not show.
         """
         chosen, overrides = self.scales[self.scale(scale)], dict(overrides or {})
         axes = {"method": self.methods, **chosen.vary}
+        for name, values in axes.items():
+            if not (isinstance(values, tuple | list) and values):
+                raise ConfigError(f"{name}: {self.name} varies it over {values!r}; give a tuple of values")
         axes |= {name: _several(overrides.pop(name)) for name in axes if name in overrides}
         unknown = [method for method in axes["method"] if method not in self.methods]
         if unknown:

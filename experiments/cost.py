@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.config import Resolved, RunConfig, to_dict
+from semcom.config import Resolved, to_dict
 
 PUBLISHED: Mapping[str, tuple[int, int]] = {
     "digits": (1438, 359),
@@ -47,7 +47,7 @@ def client_size(config: Resolved) -> float | None:
     """Return the mean number of training samples per client of a resolved run; None where the data are not known."""
     fields = to_dict(config)["partition"]
     fields |= fields.get("options") or {}
-    clients = all_clients(config)
+    clients = config.sharers
     if fields["kind"] == "shots":
         size = float(fields["ways"] * fields["shots"])
     elif fields["kind"] not in DIVIDED or config.data.name not in PUBLISHED:
@@ -56,11 +56,6 @@ def client_size(config: Resolved) -> float | None:
         size = _divided(config.data.name, fields, clients) / clients
     scarce = len(set(fields.get("scarce", ()))) / config.clients
     return size * (1 - fields.get("validation", 0.0)) * (1 - scarce * (1 - fields.get("scarce_fraction", 1.0)))
-
-
-def all_clients(config: RunConfig) -> int:
-    """Return among how many clients the images are divided: new ones too, unless these have data of their own."""
-    return config.clients + (config.new_clients if config.new_data is None else 0)
 
 
 def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:

@@ -14,6 +14,8 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     },
+    base="experiments.base:Experiment",
+    made=True,
 )
 """Experiments by name."""
 

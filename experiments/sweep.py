@@ -13,13 +13,15 @@ import pandas as pd
 import semcom
 from experiments import results, table
 from experiments.base import Experiment, Train, set_fields
-from experiments.cost import all_clients, work
+from experiments.cost import work
 from experiments.parallel import carry_out, check_workers
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
 from semcom.files import REPORT, SWEEP, TABLE, write_atomically
+from semcom.files import check_folder as is_folder
 from semcom.runs.folder import read_summary
+from semcom.runs.limits import check_processes
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
@@ -36,11 +38,11 @@ def check_data(configs: Iterable[RunConfig]) -> None:
     needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
     for c in configs:
         if not is_finished(c):
-            needed.setdefault(repr(c.data), {})[repr((c.partition, all_clients(c), c.seed))] = c
+            needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
     for same_data in needed.values():
         dataset = load(next(iter(same_data.values())).data)
         for c in same_data.values():
-            partition(dataset, c.partition, all_clients(c), c.seed)
+            partition(dataset, c.partition, c.sharers, c.seed)
 
 
 def sweep(
@@ -62,7 +64,7 @@ def sweep(
     Args:
         name: an experiment of `experiments.registry`.
         scale: one of the experiment's scales (None: the first one, see `Experiment.offered`).
-        jobs: runs at a time, each on one thread. With 1 they run in this process.
+        jobs: largest number of runs at a time, each on one thread. With 1 they run in this process.
         backend: loky (this machine) or ray.
         out: folder of the results (None: results/<name>-<scale>).
         overrides: dotted field -> value, see `Experiment.grid`.
@@ -82,6 +84,9 @@ def sweep(
     check_workers(jobs, backend)
     check_folder(folder, origin)
     runs = plan(chosen, scale, folder, overrides)
+    jobs = min(jobs, len(runs))
+    if jobs > 1 and backend == "loky":
+        check_processes("jobs", jobs)
     check_data(runs.values())
     write_atomically(folder / SWEEP, json.dumps(origin, indent=2) + "\n")
     errors = carry_out(runs, jobs=jobs, backend=backend, train=train or chosen.train or semcom.run)
@@ -99,8 +104,7 @@ def check_folder(folder: Path, origin: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it is a file, or holds another sweep's results.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"out: {folder} is a file; give a folder")
+    is_folder(folder)
     path = folder / SWEEP
     if not path.exists():
         if (folder / TABLE).exists():

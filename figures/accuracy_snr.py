@@ -44,7 +44,7 @@ def caption(cells: pd.DataFrame) -> str:
 
 def accuracy_snr(name: str) -> Drawing:
     """Return this drawing for the experiment of the same name."""
-    return Drawing(name=name, experiment=name, axis=SNR, numbers=numbers, draw=draw, caption=caption)
+    return Drawing(name, experiment=name, axis=SNR, numbers=numbers, draw=draw, caption=caption, numeric=True)
 
 
 DEMO = accuracy_snr("demo")

@@ -27,6 +27,8 @@ class Drawing:
     """Function that draws the numbers."""
     caption: Callable[[pd.DataFrame], str]
     """Function from the numbers to a text on them: what is plotted, what error bars mean."""
+    numeric: bool = False
+    """True where the values of the axis have to be finite numbers, since they have a place on an abscissa."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,7 @@ class Measured:
     """Function from the numbers to a text on them: what is plotted, what error bars mean."""
     table: Callable[[pd.DataFrame], pd.DataFrame]
     """Function from the numbers to the table on the figure's page, as texts."""
+
+
+AnyFigure = Drawing | Measured
+"""What a figure can be."""

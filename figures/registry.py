@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from channels.registry import Registry
 from experiments.base import Experiment
-from figures.base import Drawing, Measured
+from figures.base import AnyFigure, Drawing, Measured
 from semcom.config import ConfigError
 from semcom.registry import find
 
-FIGURES: Registry[Drawing | Measured] = Registry(
+FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
         "arms-small": "figures.methods:ARMS_SMALL",
@@ -18,11 +20,13 @@ FIGURES: Registry[Drawing | Measured] = Registry(
         "channel-ber": "figures.channel_ber:CHANNEL_BER",
         "channel-snr": "figures.channel_snr:CHANNEL_SNR",
     },
+    base="figures.base:AnyFigure",
+    made=True,
 )
 """Figures by name."""
 
 
-def drawing(name: str) -> Drawing | Measured:
+def drawing(name: str) -> AnyFigure:
     """Return the figure called `name`.
 
     Raises:
@@ -31,11 +35,11 @@ def drawing(name: str) -> Drawing | Measured:
     return find(FIGURES, name)
 
 
-def drawing_of(source: Experiment) -> Drawing | None:
-    """Return the figure that is drawn after a sweep of an experiment, if it has one.
+def drawing_of(source: Experiment, scale: str | None = None) -> Drawing | None:
+    """Return the figure that is drawn after a sweep of an experiment at a scale (None: the first), if it has one.
 
     Raises:
-        ConfigError: there is no such figure, or it shows something else.
+        ConfigError: there is no such figure, it shows something else, or it has no place for a value of the axis.
     """
     if source.figure is None:
         return None
@@ -46,4 +50,16 @@ def drawing_of(source: Experiment) -> Drawing | None:
     if chosen.axis != source.axis:
         wanted = f"experiment {source.name} varies {source.axis}"
         raise ConfigError(f"figure: {source.figure} shows {chosen.axis}, and {wanted}; take a figure of that field")
+    values = source.scales[source.scale(scale)].vary.get(source.axis, ())
+    unplaced = [value for value in values if chosen.numeric and not _is_number(value)]
+    if unplaced:
+        raise ConfigError(f"figure: {source.figure} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")
     return chosen
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value, of any type, is a finite number or the text of one."""
+    try:
+        return math.isfinite(float(str(value)))
+    except ValueError:
+        return False

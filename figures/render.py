@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.registry import experiment
-from figures.base import Drawing, Measured
+from experiments.registry import EXPERIMENTS, experiment
+from figures.base import AnyFigure, Drawing, Measured
 from figures.registry import drawing
 from semcom.config import ConfigError
-from semcom.files import TABLE, write_atomically
+from semcom.files import TABLE, check_folder, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,11 +33,13 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
 
     Raises:
         ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, none
-            that finished, or runs that differ in a field which the figure does not show.
+            that finished, runs that differ in a field which the figure does not show, or an `out` that is a file.
     """
     from figures import page
 
     chosen = drawing(name)
+    if out is not None:
+        check_folder(Path(out))
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
@@ -64,7 +66,9 @@ def _largest_scale(name: str) -> Path:
 
 def _sweep_command(name: str) -> str:
     """Return the command that makes an experiment's results at its cheapest scale."""
-    return f"semcom sweep {name} --scale {experiment(name).scale()}"
+    plugin = EXPERIMENTS.source(name)
+    more = f" --plugin {shlex.quote(plugin)}" if plugin else ""
+    return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
 
 
 def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
@@ -81,7 +85,7 @@ def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
     return frame
 
 
-def _write(chosen: Drawing | Measured, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
+def _write(chosen: AnyFigure, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
     """Draw the numbers and write the four files, the page's text among them, each all or nothing."""
     from matplotlib.figure import Figure
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
+
+from semcom.config.errors import ConfigError
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 """Files of a run's folder."""
@@ -46,6 +49,30 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return path
+
+
+def digest(files: Mapping[str, Path]) -> str:
+    """Return the digest of several files, by names that do not tell where they lie: of the names and the contents.
+
+    Raises OSError for one that cannot be read.
+    """
+    total = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        total.update(f"{name}\0{digest_of_file(path)}\0".encode())
+    return total.hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    """Return the digest of a file's content. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_folder(path: Path) -> None:
+    """Raise ConfigError where a file lies at `path`, an `out` that is to be a folder, or above it."""
+    lowest = next(place for place in (path, *path.parents) if place.exists())
+    if not lowest.is_dir():
+        raise ConfigError(f"out: {lowest} is a file; give a folder")
 
 
 def remove_leftovers(path: Path) -> None:

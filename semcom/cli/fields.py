@@ -17,6 +17,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from semcom.config.options import spelled
+
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
 """Pattern of what None stands for, in a docstring."""
 
@@ -102,7 +104,7 @@ def names(part: Any, prefix: str = "--") -> list[str]:
         given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
         name = (given or [field.name])[0]
         if dataclasses.is_dataclass(value):
-            found += names(value, f"{prefix}{name.replace('_', '-')}." if name else prefix)
+            found += names(value, f"{prefix}{spelled(name)}." if name else prefix)
         elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
-            found.append(prefix + name.replace("_", "-"))
+            found.append(prefix + spelled(name))
     return found

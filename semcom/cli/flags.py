@@ -23,7 +23,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from semcom.cli import fields
 from semcom.config import ConfigError, RunConfig, from_dict
 from semcom.config.checks import check_types
-from semcom.config.options import not_taken
+from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.owners import KINDS, REGISTRIES, options, options_class, owner, put, with_options
 from semcom.runs.plugins import load_plugins
@@ -61,7 +61,7 @@ class SweepFlags:
     """Scale, such as smoke (digits, seconds), small (real images, two cores) or paper (the paper's numbers); see:
     semcom list experiments EXPERIMENT (None: the first of these that it has)."""
     jobs: int = 1
-    """Runs that train at the same time, each in a process of its own."""
+    """Largest number of runs that train at the same time, each in a process of its own."""
     backend: Literal["loky", "ray"] = "loky"
     """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
     out: str | None = None
@@ -98,7 +98,7 @@ class _EarlyParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        field_first = re.sub(r"^argument --([\w-]+): ", r"\1: ", message)
+        field_first = re.sub(r"^argument --([\w.-]+): ", r"\1: ", message)
         raise ConfigError(field_first.replace("expected one argument", "no value is given"))
 
 
@@ -120,7 +120,7 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
 
 
 def read_config(path: str) -> RunConfig:
-    """Return the configuration stored in a config.json, whatever its files held then. Raises ConfigError."""
+    """Return the configuration stored in a config.json. Raises ConfigError."""
     try:
         config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
@@ -128,11 +128,13 @@ def read_config(path: str) -> RunConfig:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
     check_types(config)
-    return dataclasses.replace(config, contents={})
+    return config
 
 
 def read_train(early: Early) -> RunConfig:
     """Return the configuration of `semcom train`: the flags over --config over the defaults.
+
+    Its `contents` are those of --config, whose files may have changed since.
 
     `--help` prints the flags, with those of the method, partition, dataset and link, and raises SystemExit.
 
@@ -231,7 +233,7 @@ def parse(
             raise
         raise ConfigError(_one_line(box.getvalue())) from None
     if unknown:
-        raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start)))
+        raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start), default))
     return fields.rebuilt(default, parsed)
 
 
@@ -284,15 +286,28 @@ def _of_others(word: str, config: Any) -> str:
     return not_taken(section, name, owner(config, section), type(options(config, section)))
 
 
-def _unknown(word: str, known: Sequence[str]) -> str:
+def _unknown(word: str, known: Sequence[str], config: Any) -> str:
     """Return the error for a word that is no flag, with the nearest flag if one is near."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
-    flag = word.split("=")[0].replace("_", "-")
-    near = difflib.get_close_matches(flag.lstrip("-"), [name.lstrip("-") for name in known], n=1, cutoff=0.8)
-    last = [name.lstrip("-") for name in known if name.rpartition(".")[2] == flag.lstrip("-")]
-    found = near or last[:1]
-    return f"{word}: no such flag; " + (f"did you mean --{found[0]}?" if found else "--help shows them all")
+    flag = spelled(word.split("=")[0]).lstrip("-")
+    if found := _near(flag, [name.lstrip("-") for name in known]):
+        return f"{word}: no such flag; did you mean --{found}?"
+    section, _, name = flag.partition(".")
+    if section in KINDS and name and isinstance(config, RunConfig):
+        return not_taken(section, name, owner(config, section), type(options(config, section)))
+    return f"{word}: no such flag; --help shows them all"
+
+
+def _near(flag: str, known: Sequence[str]) -> str | None:
+    """Return the flag that is meant: one spelled alike, or the one that a section, or the end of a flag, stands for."""
+    spelled_alike = difflib.get_close_matches(flag, known, n=1, cutoff=0.8)
+    kinds = [f"{section}.{kind}" for section, kind in KINDS.items() if flag.startswith(section) and "." not in flag]
+    ends = {name.rpartition(".")[2]: name for name in reversed(known)}
+    alike = [ends[end] for end in difflib.get_close_matches(flag, list(ends), n=1, cutoff=0.8)]
+    parts = [name for end, name in ends.items() if flag in end.split("-")]
+    found = [*spelled_alike, *(name for name in kinds if name in known), *alike, *reversed(parts)]
+    return found[0] if found else None
 
 
 _SCALARS: Mapping[Any, tuple[str, str]] = {

@@ -15,6 +15,7 @@ from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
 from semcom.config import ConfigError
 from semcom.config.checks import wording
+from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
 from semcom.packages import hidden
 from semcom.registry import find
@@ -132,7 +133,7 @@ def _options(cls: type, section: str, title: str) -> list[str]:
     lines = [f"{title} ({flag}NAME) and their defaults:"]
     for field in dataclasses.fields(start):
         text, default = explained(getattr(start, field.name), known.get(field.name, ""))
-        lines += hanging("  ", f"{field.name.replace('_', '-')} = {default} ({wording(types[field.name])})")
+        lines += hanging("  ", f"{spelled(field.name)} = {default} ({wording(types[field.name])})")
         lines += hanging("      ", text) if text else []
     return lines
 

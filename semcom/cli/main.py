@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import os
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import semcom
+from channels.registry import unknown
 from semcom.config import ConfigError, RunError
 from semcom.packages import hidden
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from channels.registry import Registry
     from semcom.cli.flags import Early
 
+LOG = logging.getLogger(__name__)
 USAGE = """\
 usage: semcom COMMAND [NAME] [FLAGS]
 
@@ -83,7 +86,7 @@ def _dispatch(words: list[str]) -> None:
     elif not command:
         raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS)} (see semcom --help)")
     else:
-        raise ConfigError(f"command: {command!r} is unknown; known are {', '.join(COMMANDS)}")
+        raise ConfigError(f"command: {unknown(command, list(COMMANDS))}")
 
 
 @contextlib.contextmanager
@@ -121,8 +124,11 @@ def train(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
-        config = semcom.resolve(wanted)
+        config = semcom.resolve(dataclasses.replace(wanted, contents={}))
+    changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
+        for path in changed:
+            LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         result = semcom.run(config, on_round=progress, profile=early.profile)
     from semcom.engine.host.ranks import launched_rank
 
@@ -132,7 +138,12 @@ def train(words: list[str]) -> None:
     if early.profile:
         print(report.time_table(result.summary["seconds"]))
     if result.out is not None:
-        print(f"written to {result.out}")
+        print(f"folder: {_from_here(result.out)}")
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path as it is spelled from the current folder, where it lies in it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def sweep(words: list[str]) -> None:
@@ -147,7 +158,7 @@ def sweep(words: list[str]) -> None:
         name = _known("experiment", early, EXPERIMENTS)
         wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
         overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
-        drawing = drawing_of(EXPERIMENTS.get(name))
+        drawing = drawing_of(EXPERIMENTS.get(name), wanted.scale)
     with _logging(early.log_level):
         chosen = {field: value for field, value in overrides.items() if value is not None}
         table = carry_out(
@@ -232,8 +243,9 @@ def show(words: list[str]) -> None:
         name = early.rest.pop(0) if early.name and early.rest and not early.rest[0].startswith("-") else None
         flags.parse(flags.ListFlags(), "semcom list", early.rest)
         if early.name is None or early.name not in listing.LISTS:
-            found = "nothing to list is given" if early.name is None else f"{early.name!r} cannot be listed"
-            raise ConfigError(f"list: {found}; known are {', '.join(listing.LISTS)}")
+            known = list(listing.LISTS)
+            none = f"nothing to list is given; known are {', '.join(known)}"
+            raise ConfigError(f"list: {none if early.name is None else unknown(early.name, known)}")
         load_plugins(early.plugins)
         text = listing.overview(early.name) if name is None else listing.details(early.name, name)
     print(text)

@@ -51,7 +51,8 @@ def result_table(summary: Mapping[str, Any]) -> str:
         body += _accuracies("new client", summary["new_clients"])
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts)}" for way, counts in summary["traffic"].items()]
-    end = f"{summary['rounds']} rounds" + (" and its last stage" if "finish" in summary else "")
+    rounds = summary["rounds"]
+    end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {end}"
     return "\n".join([head, *body, f"received SNR: {snr}", "per participating client and round", *sent])
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from channels import options
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
+from semcom.config.options import spelled
 
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (
@@ -56,7 +57,7 @@ def check(config: RunConfig) -> None:
         value = _get(config, name)
         if isinstance(value, tuple) and len(value) != config.clients:
             raise ConfigError(
-                f"{_flag(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
+                f"{spelled(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
             )
     if config.chunk != "auto":
         require("chunk", config.chunk, COUNT)
@@ -65,8 +66,13 @@ def check(config: RunConfig) -> None:
     wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]
     if wrong:
         raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
+    twice = [k for k in config.partition.scarce if config.partition.scarce.count(k) > 1]
+    if twice:
+        raise ConfigError(f"partition.scarce: client {twice[0]} is named twice")
     if (config.train.eval_clients or 0) > config.clients:
         raise ConfigError(f"train.eval-clients: {config.train.eval_clients} is more than the {config.clients} clients")
+    if config.processes > config.clients:
+        raise ConfigError(f"processes: {config.processes} share {config.clients} clients; give at most one per client")
     _check_training(config.train)
     _check_snr(config)
 
@@ -74,7 +80,7 @@ def check(config: RunConfig) -> None:
 def require(name: str, value: Any, rule: Rule) -> None:
     """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
     try:
-        options.require(_flag(name), value, rule)
+        options.require(spelled(name), value, rule)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -82,11 +88,6 @@ def require(name: str, value: Any, rule: Rule) -> None:
 def _get(config: RunConfig, name: str) -> Any:
     section, _, field = name.rpartition(".")
     return getattr(getattr(config, section) if section else config, field)
-
-
-def _flag(name: str) -> str:
-    """Return a field as the command line spells it."""
-    return name.replace("_", "-")
 
 
 # -- types -----------------------------------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ def _check_fields(part: Any, prefix: str) -> None:
     for name, hint in typing.get_type_hints(type(part)).items():
         value = getattr(part, name)
         if not dataclasses.is_dataclass(value) and not _fits(value, hint):
-            raise ConfigError(f"{_flag(prefix + name)}: {value!r} is not {wording(hint)}")
+            raise ConfigError(f"{spelled(prefix + name)}: {value!r} is not {wording(hint)}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -140,10 +141,14 @@ def wording(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(wording(kind) for kind in arguments if kind is not type(None))
     if origin is tuple:
-        return f"a list, each {wording(arguments[0])}"
+        one = wording(arguments[0])
+        return f"a list of {one.removeprefix('a ')}s" if arguments[0] in _SCALARS else f"a list, each {one}"
     if origin is dict:
         return f"a table from {wording(arguments[0])} to {wording(arguments[1])}"
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint))
+    return _SCALARS.get(hint, "true or false" if hint is bool else str(hint))
+
+
+_SCALARS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text"}
 
 
 # -- ranges ----------------------------------------------------------------------------------------------------------
@@ -162,7 +167,7 @@ def _check_training(train: TrainConfig) -> None:
     if train.local_steps is not None and train.local_epochs is not None:
         steps, epochs = train.local_steps, train.local_epochs
         raise ConfigError(
-            f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; set one to None"
+            f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; give one of them"
         )
     milestones, decay = train.lr_milestones or (), train.lr_decay
     if sorted(set(milestones)) != list(milestones):

@@ -162,3 +162,8 @@ class RunConfig:
     """Processes that share the clients of this run, on a CPU with one thread each; `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
     """Place for models of clients that take no part: device or host memory, or a file (auto: first that fits)."""
+
+    @property
+    def sharers(self) -> int:
+        """Number of clients among whom the images are divided: new ones too, unless these have data of their own."""
+        return self.clients + (self.new_clients if self.new_data is None else 0)

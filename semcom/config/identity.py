@@ -11,6 +11,7 @@ from typing import Any
 
 from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
+from semcom.config.options import plain, spelled
 
 NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
 """Fields that only say where or how a run is carried out: they are not in its hash."""
@@ -49,7 +50,7 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
             value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
-        built[name] = tuple(value) if isinstance(value, list) else value
+        built[name] = plain(value)
     return cls(**built)
 
 
@@ -72,9 +73,10 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
-    flag = re.sub(r"^hyper\.", "method.", name).replace(".options.", ".").replace("_", "-")
+    flag = spelled(re.sub(r"^hyper\.", "method.", name).replace(".options.", "."))
     if name in BY_CONTENT and stored == wanted:
-        return f"{flag}: the content of {_short(wanted)} has changed"
+        imports = ", or of what it imports," if name == "plugins" else ""
+        return f"{flag}: the content of {_short(wanted)}{imports} has changed"
     return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
 
 

@@ -9,14 +9,19 @@ An owner's dataclass may have two more things:
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any
 
+from channels.options import Rule
 from semcom.config.errors import ConfigError
 
-Needs = Mapping[str, Mapping[str, tuple[Any, ...]]]
-"""Option -> {another option: the values of that one with which the first has an effect}."""
+Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
+"""Option -> {another option: the values of that one, or a rule on them, with which the first has an effect}."""
+NOT_ZERO = Rule(lambda v: v != 0, "anything but 0")
+"""Rule on a weight without which what belongs to it has no effect."""
 
 
 def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
@@ -31,16 +36,16 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
     Raises:
         ConfigError: `given` is something else, or has a field that the owner does not take.
     """
+    known = [f.name for f in dataclasses.fields(cls)]
     if type(given) is cls:
-        return given
+        given = {name: getattr(given, name) for name in known}
     if given is not None and not isinstance(given, Mapping):
         field = "hyper" if section == "method" else f"{section}.options"
         raise ConfigError(f"{field}: {given!r} is not a table of fields, nor the options of {owner}")
-    known = [f.name for f in dataclasses.fields(cls)]
     for name in given or {}:
         if name not in known:
-            raise ConfigError(not_taken(section, name, owner, cls))
-    return cls(**{name: _tupled(value) for name, value in (given or {}).items()})
+            raise ConfigError(not_taken(section, str(name), owner, cls))
+    return cls(**{name: plain(value) for name, value in (given or {}).items()})
 
 
 def not_taken(section: str, name: str, owner: str, cls: type) -> str:
@@ -49,8 +54,15 @@ def not_taken(section: str, name: str, owner: str, cls: type) -> str:
     return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}"
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def plain(value: Any) -> Any:
+    """Return what a user may give as what a field holds: lists as tuples, numbers of NumPy's and paths as Python's."""
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return float(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def spelled(name: str) -> str:
@@ -67,12 +79,14 @@ def check_options(section: str, options: Any) -> None:
     defaults = {f.name: f.default for f in dataclasses.fields(options)}
     for name, others in needs.items():
         value = getattr(options, name)
-        for other, values in others.items():
+        for other, wanted in others.items():
             idle = value != defaults[name] and value != 0  # a weight of zero says what holds anyway
-            if idle and getattr(options, other) not in values:
+            held = getattr(options, other)
+            if idle and not (wanted.accepts(held) if isinstance(wanted, Rule) else held in wanted):
+                takes = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
                 raise ConfigError(
-                    f"{section}.{spelled(name)}: {value!r} has no effect with {section}.{spelled(other)} "
-                    f"{getattr(options, other)}; that takes {' or '.join(map(str, values))}"
+                    f"{section}.{spelled(name)}: {value!r} has no effect with {section}.{spelled(other)} {held}; "
+                    f"that takes {takes}"
                 )
 
 

@@ -27,5 +27,6 @@ PARTITIONS: Registry[type[Partition]] = Registry(
         "iid": "semcom.data.partitions:IID",
         "file": "semcom.data.split_file:File",
     },
+    base="semcom.data.split:Partition",
 )
 """Name -> subclass of `semcom.data.split.Partition`."""

@@ -11,12 +11,15 @@ the first time until the losses of the epochs are steady, later for one epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
+from semcom.config import ConfigError
+from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
@@ -41,6 +44,11 @@ class FedALA(Method):
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """The hyperparameters of FedALA."""
+
+        needs: ClassVar[Needs] = {
+            "eta": {"p": NOT_ZERO},
+            **dict.fromkeys(("s", "cap"), {"p": NOT_ZERO, "eta": NOT_ZERO}),
+        }
 
         eta: float = 1.0
         """eta: rate of W."""
@@ -77,7 +85,10 @@ class FedALA(Method):
     def setup(self, world: World) -> FedALA.State:
         """Start with W = 1, which takes all of the global model."""
         model = world.population(shared=self.averages)
-        weights = world.constant(model.parameters()[::-1][: self.hyper.p], 1.0)
+        names = model.parameters()
+        if self.hyper.p > len(names):
+            raise ConfigError(f"method.p: {self.hyper.p} is more than the {len(names)} parameter tensors of the model")
+        weights = world.constant(names[::-1][: self.hyper.p], 1.0)
         return self.State(model, world.population(), world.population(), weights, torch.zeros(world.clients).bool())
 
     def round(self, state: FedALA.State, world: World) -> FedALA.State:

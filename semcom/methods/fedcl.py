@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
-from semcom.config.options import Needs
+from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -48,9 +48,10 @@ class FedCL(Method):
         """The hyperparameters of FedCL; the letter gives none of their values."""
 
         needs: ClassVar[Needs] = {
-            **dict.fromkeys(("lam", "reduction", "warmup", "source"), {"centroids": ("scg", "mean")}),
-            **dict.fromkeys(("scg_loss", "scg_steps", "scg_lr"), {"centroids": ("scg",)}),
-            "tau": {"centroids": ("scg",), "scg_loss": ("infonce",)},
+            "lam": {"centroids": ("scg", "mean")},
+            **dict.fromkeys(("reduction", "warmup", "source"), {"centroids": ("scg", "mean"), "lam": NOT_ZERO}),
+            **dict.fromkeys(("scg_loss", "scg_steps", "scg_lr"), {"centroids": ("scg",), "lam": NOT_ZERO}),
+            "tau": {"centroids": ("scg",), "lam": NOT_ZERO, "scg_loss": ("infonce",)},
         }
 
         lam: float = 1 / 64

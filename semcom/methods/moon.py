@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from channels.options import NOT_NEGATIVE, POSITIVE, require
+from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -34,6 +36,8 @@ class Moon(FedAvg):
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """The hyperparameters of MOON."""
+
+        needs: ClassVar[Needs] = {"tau": {"mu": NOT_ZERO}}
 
         mu: float = 5.0
         """Weight of the contrast (the paper: 5 on CIFAR-10, 1 on CIFAR-100)."""

@@ -36,5 +36,6 @@ METHODS: Registry[type[Method]] = Registry(
         "fedcosr": "semcom.methods.fedcosr:FedCoSR",
         "fedcrl": "semcom.methods.fedcrl:FedCRL",
     },
+    base="semcom.methods.base:Method",
 )
 """Training methods: name -> subclass of `semcom.methods.base.Method`."""

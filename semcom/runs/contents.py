@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 from functools import lru_cache
@@ -11,43 +10,47 @@ from pathlib import Path
 from semcom.config import ConfigError, RunConfig
 from semcom.data.readers import image_files
 from semcom.data.registry import DATASETS
+from semcom.files import digest, digest_of_file
 from semcom.runs.owners import put
 from semcom.runs.plugins import absolute, digest_of
 
 
 def locate(config: RunConfig) -> RunConfig:
-    """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it names.
+    """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it reads.
 
     Its plug-ins have been loaded and its options built. A path where nothing lies stays as it is: its reader says so.
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
-    _refuse_empty(config)
-    data, root = config.data, config.data.root
+    split = getattr(config.partition.options, "path", None)
+    _refuse_empty(config, split)
+    data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
         plugins=tuple(dict.fromkeys(absolute(plugin) for plugin in config.plugins)),
         data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
+        out=out if out is None else _absolute(out),
     )
-    split = getattr(config.partition.options, "path", None)
     if split is not None:
-        config = put(config, "partition", replace(config.partition.options, path=_path(split)))
-        split = config.partition.options.path
+        split = _path(split)
+        config = put(config, "partition", replace(config.partition.options, path=split))
     files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": split}
     found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
     found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
-    for path, (field, digest) in found.items():
-        if config.contents.get(path, digest) != digest:
-            was = "is not what it was when this configuration was resolved"
-            raise ConfigError(f"{field}: {path!r} {was}; leave contents empty to take it as it is now")
-    return replace(config, contents={path: digest for path, (_, digest) in found.items()})
+    for path, was in config.contents.items():
+        if path not in found:
+            raise ConfigError(f"contents: {path!r} is not read by this run; leave contents empty")
+        field, now = found[path]
+        if was != now:
+            change = "is not what it was when this configuration was resolved"
+            raise ConfigError(f"{field}: {path!r} {change}; leave contents empty to take it as it is now")
+    return replace(config, contents={path: now for path, (_, now) in found.items()})
 
 
-def _refuse_empty(config: RunConfig) -> None:
+def _refuse_empty(config: RunConfig, split: str | None) -> None:
     """Refuse an empty path, which would be the folder where the process happens to be."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
-    split = getattr(config.partition.options, "path", None)
     for field, path in {**fields, "partition.path": split, "out": config.out}.items():
         if path == "":
             raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
@@ -77,26 +80,14 @@ def _digest(field: str, path: str) -> str:
     """Return the digest of a file, or of the images in a folder: their names and contents."""
     try:
         found = image_files(Path(path)) if os.path.isdir(path) else [Path(path)]
-        versions = hashlib.sha256()
-        for file in found:
-            stat = file.stat()
-            versions.update(f"{file}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode())
-        return _digest_of(path, versions.hexdigest())
+        return _digest_of(path, tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in found))
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=64)
-def _digest_of(path: str, versions: str) -> str:
+def _digest_of(path: str, versions: tuple[tuple[Path, int, int], ...]) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if not os.path.isdir(path):
-        return _digest_of_file(path)
-    total = hashlib.sha256()
-    for file in image_files(Path(path)):
-        total.update(f"{file.relative_to(path).as_posix()}\0{_digest_of_file(file)}\0".encode())
-    return total.hexdigest()
-
-
-def _digest_of_file(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return digest_of_file(Path(path))
+    return digest({file.relative_to(path).as_posix(): file for file, *_ in versions})

@@ -16,7 +16,17 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
-from semcom.files import CHECKPOINT, CONFIG, METRICS, SUMMARY, append, remove_leftovers, sync, write_atomically
+from semcom.files import (
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    SUMMARY,
+    append,
+    check_folder,
+    remove_leftovers,
+    sync,
+    write_atomically,
+)
 
 LOCK = ".lock"
 SHOWN = 3
@@ -57,9 +67,7 @@ class Folder:
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
-        lowest = next(path for path in (self.path, *self.path.parents) if path.exists())
-        if not lowest.is_dir():
-            raise ConfigError(f"out: {lowest} is a file; give a folder")
+        check_folder(self.path)
         stored = self.path / CONFIG
         if not stored.exists():
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
@@ -104,7 +112,7 @@ class Folder:
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock."""
         lock = FileLock(self.path / LOCK, timeout=0)
-        with writing(str(self.path)):
+        with writing(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire()

@@ -1,8 +1,9 @@
 """Settings that would do nothing: each is refused, unless it is the default.
 
 A default is never refused, since it stands in every stored configuration. Two kinds of neutral values pass too, since
-sweeps go over them: a weight or a count of zero, which switches a part of a method off (what belongs to that part
-then rests), and a schedule that goes beyond the run's last round.
+sweeps go over them: a weight or a count of zero, which switches a part of a method off, and a schedule that goes beyond
+the run's last round, or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused,
+which say where and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
 """
 
 from __future__ import annotations

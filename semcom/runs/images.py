@@ -39,13 +39,12 @@ def read_images(config: Resolved) -> Images:
         ConfigError: the images cannot be read, or not be divided like that.
     """
     dataset, members = load(config.data), config.clients
-    everyone = members + (config.new_clients if config.new_data is None else 0)
-    whole = federate(dataset, partition(dataset, config.partition, everyone, config.seed))
+    whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed))
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
         return Images(whole, _others(config, config.new_data, dataset))
-    return Images(_clients(whole, 0, members), _clients(whole, members, everyone))
+    return Images(_clients(whole, 0, members), _clients(whole, members, config.sharers))
 
 
 def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:

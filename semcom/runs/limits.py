@@ -14,8 +14,10 @@ from contextlib import contextmanager
 import torch
 
 from semcom.config import ConfigError, Resolved, RunError
+from semcom.config.options import spelled
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import free_memory
+from semcom.engine.links import build_link
 from semcom.engine.random import global_draws
 from semcom.engine.train.precision import dtype_of
 from semcom.models.own import own_layers
@@ -44,14 +46,21 @@ def check_size(config: Resolved) -> None:
     most = max(clients, key=lambda name: clients[name])
     _compare(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
     if config.processes > 1:
-        each = PROCESS + CLIENT * sum(clients.values())
-        _compare("processes", config.processes, "they take", config.processes * each)
+        check_processes("processes", config.processes, CLIENT * sum(clients.values()))
+
+
+def check_processes(field: str, number: int, own: int = 0) -> None:
+    """Refuse more processes of torch than the memory holds, each with so many bytes of its `own`; see `check_size`."""
+    _compare(field, number, "such processes take", number * (PROCESS + own))
 
 
 def check_work(config: Resolved, images: Images, device: torch.device) -> None:
     """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size` does."""
     for encoder in dict.fromkeys(config.model.encoder.split(",")):
         _check_model(config, encoder, images.members, device)
+    link = build_link(config)
+    for option, needed in link.takes(config.train.batch_size, config.model.features).items():
+        _compare(f"channel.{spelled(option)}", getattr(link.options, option), "a mini-batch takes", needed, device)
     steps, epochs = config.train.local_steps, config.train.local_epochs
     largest = max(epochs) if isinstance(epochs, tuple) else epochs or 1
     if steps is None:
@@ -80,7 +89,7 @@ def within_memory() -> Iterator[None]:
 def _check_numbers(part: object, prefix: str) -> None:
     """Raise ConfigError for a whole number that can be no size; a seed can be any."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
-        value, flag = getattr(part, field.name), f"{prefix}{field.name}".replace("_", "-")
+        value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
             inner = "method" if flag == "hyper" else flag.removesuffix(".options")
             _check_numbers(value, f"{inner}.")

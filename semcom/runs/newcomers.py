@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved, RunConfig
+from semcom.config.options import spelled
 from semcom.data.federation import Federation
 from semcom.engine.links import build_link
 from semcom.engine.random import key_seed
@@ -34,7 +35,7 @@ def check(config: Resolved) -> None:
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
-            flag, value = name.replace("_", "-"), getattr(config, name)
+            flag, value = spelled(name), getattr(config, name)
             raise ConfigError(f"{flag}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return

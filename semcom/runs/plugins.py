@@ -5,18 +5,18 @@ What a plug-in says is part of a run's identity: `digest_of` gives the digest of
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
 
 from channels.registry import registering
 from semcom.config import ConfigError
+from semcom.files import digest
 
 _PREFIX = "semcom_plugin_"
 _OURS = ("semcom", "channels", "experiments", "figures")
@@ -32,15 +32,18 @@ def load_plugins(plugins: Iterable[str]) -> None:
     """
     for plugin in plugins:
         name = absolute(plugin)
+        if os.sep in plugin and not name.endswith(".py"):
+            raise ConfigError(f"plugin: {plugin!r} is no Python file; give FILE.py, or the name of a module")
         try:
             if name not in _loaded:
                 _loaded[name] = _load(name)
                 continue
-            changed = _digest(_sources(name)) != _loaded[name]
-        except Exception as error:  # a plugin is the user's own code: whatever it raises, the request cannot be met
+            changed = digest(_sources(name)) != _loaded[name]
+        except (Exception, SystemExit) as error:  # the user's own code: whatever it raises, the request cannot be met
             raise ConfigError(f"plugin: {plugin!r} cannot be imported: {type(error).__name__}: {error}") from error
         if changed:
-            raise ConfigError(f"plugin: {plugin!r} has changed since this process imported it; start Python again")
+            what = f"{plugin!r}, or what it imports, has changed since this process imported it"
+            raise ConfigError(f"plugin: {what}; start Python again")
 
 
 def absolute(plugin: str) -> str:
@@ -58,10 +61,10 @@ def _load(name: str) -> str:
     with registering(name):
         if not name.endswith(".py"):
             importlib.import_module(name)
-            return _digest(_sources(name))
-        digest = _digest(_sources(name))
+            return digest(_sources(name))
+        read = digest(_sources(name))
         _execute(Path(name))
-        return digest
+        return read
 
 
 def _execute(path: Path) -> None:
@@ -93,11 +96,3 @@ def _sources(name: str) -> dict[str, Path]:
     if not hasattr(top, "__path__"):
         return {name: Path(top.__file__)} if top.__file__ else {}
     return {path.relative_to(folder).as_posix(): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
-
-
-def _digest(sources: Mapping[str, Path]) -> str:
-    """Return one digest of several files and their names."""
-    total = hashlib.sha256()
-    for name, path in sorted(sources.items()):
-        total.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\0".encode())
-    return total.hexdigest()

@@ -151,10 +151,16 @@ def run_help(*words: str) -> str:
 BAD: list[tuple[str, str]] = [
     ("", "command: none is given"),
     ("train local --precision tf32 --device cpu", "precision: 'tf32' is a rounding of CUDA's, not of cpu"),
-    ("trian fedcl", "command: 'trian' is unknown; known are train, sweep, figure, bench, channel-check, list"),
+    (
+        "trian fedcl",
+        "command: 'trian' is unknown: did you mean 'train'? known are train, sweep,",
+    ),
     ("--fast", "command: '--fast' is unknown"),
+    ("train fedavg --plugin ./", "plugin: './' is no Python file;"),
+    ("train fedavg --channel.kind", "semcom: error: channel.kind: no value is given"),
+    ("list method", "list: 'method' is unknown: did you mean 'methods'? known are methods, channels,"),
     ("list", "known are methods, channels, partitions, datasets, encoders, heads, experiments"),
-    ("list figs", "list: 'figs' cannot be listed"),
+    ("list figs", "list: 'figs' is unknown: did you mean 'figures'? known are methods, channels,"),
     ("list methods --all", "--all: no such flag"),
     ("list methods fedlc", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("list methods fedcl lam", "'lam' is not expected here"),
@@ -266,7 +272,7 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ('{"method": "fedcl", "train": {"optimizer": "lion"}}', "train.optimizer: 'lion' is not one of adam, sgd"),
         ('{"method": "fedlc"}', "method 'fedlc' is unknown"),
         ('{"partition": {"kind": "dirichlet", "options": {"beta": "x"}}}', "partition.beta: 'x' is not a number"),
-        ('{"partition": {"scarce": 3}}', "partition.scarce: 3 is not a list, each a whole number"),
+        ('{"partition": {"scarce": 3}}', "partition.scarce: 3 is not a list of whole numbers"),
         ('{"partition": {"validation": null}}', "partition.validation: None is not a number"),
         (
             '{"partition": {"kind": "dirichlet", "options": {"min_size": 2.5}}}',
@@ -277,16 +283,16 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ('{"train": {"momentum": "x"}}', "train.momentum: 'x' is not a number"),
         ('{"train": {"momentum": 0.9}}', "train.momentum: 0.9 has no effect with adam"),
         ('{"train": {"through_link": "no"}}', "train.through-link: 'no' is not true or false"),
-        ('{"train": {"lr_milestones": 50}}', "train.lr-milestones: 50 is not a list, each a whole number"),
+        ('{"train": {"lr_milestones": 50}}', "train.lr-milestones: 50 is not a list of whole numbers"),
         (
             '{"train": {"lr_milestones": [50, 75.5]}}',
-            "train.lr-milestones: (50, 75.5) is not a list, each a whole number",
+            "train.lr-milestones: (50, 75.5) is not a list of whole numbers",
         ),
-        ('{"train": {"lr_decay": "x"}}', "train.lr-decay: 'x' is not a number or a list, each a number"),
-        ('{"train": {"lr": [0.1, "x"]}}', "train.lr: (0.1, 'x') is not a number or a list, each a number"),
+        ('{"train": {"lr_decay": "x"}}', "train.lr-decay: 'x' is not a number or a list of numbers"),
+        ('{"train": {"lr": [0.1, "x"]}}', "train.lr: (0.1, 'x') is not a number or a list of numbers"),
         ('{"air": {"bits_per_use": null}}', "air.bits-per-use: None is not a number"),
         ('{"model": {"encoder": 3}}', "model.encoder: 3 is not a text"),
-        ('{"plugins": "x.py"}', "plugins: 'x.py' is not a list, each a text"),
+        ('{"plugins": "x.py"}', "plugins: 'x.py' is not a list of texts"),
         ('{"method": "fedcl", "hyper": {"lam": "big"}}', "method.lam: 'big' is not a number"),
         ('{"method": "fedcl", "hyper": {"scg_steps": 1.5}}', "method.scg-steps: 1.5 is not a whole number"),
     ],
@@ -397,7 +403,7 @@ def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.Cap
         "INFO round 1/2  loss 2.303",
         "INFO round 2/2  loss 1.5  personal 67.1%",
     ]
-    assert out == report.result_table(SUMMARY) + "\nwritten to out\n"
+    assert out == report.result_table(SUMMARY) + "\nfolder: out\n"
     assert cli.main([*TRAIN, "--train.rounds", "2", "--log-level", "warning"]) == 0
     assert capsys.readouterr().err == ""
     assert logging.getLogger().handlers == [h for h in logging.getLogger().handlers if "capsys" not in repr(h)]
@@ -486,6 +492,13 @@ def test_a_plugin_adds_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("1 / 0", "ZeroDivisionError: division by zero"),
         ("def f(", "SyntaxError"),
         ("from semcom import METHODS\nMETHODS.register('fedcl')", "ships with semcom"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import sys; sys.exit()", "SystemExit"),
+        (
+            "from semcom import METHODS, Method\n@METHODS.register('x')\nclass X(Method):\n    setup = round = None\n",
+            "ValueError: method 'x': X lacks `views`, which every method has",
+        ),
+        ("from semcom import METHODS\nMETHODS.register('x')(len)", "method 'x': len is no subclass of semcom.methods"),
     ],
 )
 def test_a_plugin_that_fails_is_a_wrong_request(
@@ -512,7 +525,7 @@ def test_a_small_run_from_the_shell(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["method"] == "fedavg" and 0 <= summary["accuracy"] <= 1
-    assert out == report.result_table(summary) + "\nwritten to out\n"
+    assert out == report.result_table(summary) + "\nfolder: out\n"
     assert "round 1/1" in err
     assert read("--config", "out/config.json").channel.snr_db == -6
     assert cli.main(line.split()) == 0, "a finished run gives its result again"

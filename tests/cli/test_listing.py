@@ -130,7 +130,7 @@ hyperparameters (--method.NAME) and their defaults:
   steps = 10 (a whole number)
   own = True (true or false)
       Whether it is the client's own.
-  rates = 0.5 0.25 (a list, each a number)
+  rates = 0.5 0.25 (a list of numbers)
       One per round.
 """
 

@@ -134,7 +134,7 @@ def test_a_schedule_has_no_open_fields() -> None:
         ({"local_steps": 0}, "train.local-steps: 0 is not a whole number of at least 1"),
         (
             {"local_steps": 5, "local_epochs": 2},
-            "train.local-steps: 5 is not taken beside train.local-epochs 2; set one to None",
+            "train.local-steps: 5 is not taken beside train.local-epochs 2; give one of them",
         ),
         ({"lr_milestones": (1, 5)}, "train.lr-milestones: 1 is not a whole number of at least 2"),
         ({"lr_milestones": (75, 50)}, "train.lr-milestones: (75, 50) is not a list of ascending rounds"),

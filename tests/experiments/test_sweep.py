@@ -24,6 +24,7 @@ from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.files import write_atomically
+from semcom.runs import limits
 from semcom.runs.resolve import resolve
 
 Run = Callable[[RunConfig], None]
@@ -330,6 +331,9 @@ def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
     [
         ({"methods": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
         ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
+        ({"vary": {"channel.snr_db": 9.0}}, "^channel.snr_db: mixed varies it over 9.0; give a tuple of values"),
+        ({"vary": {"channel.snr_db": ()}}, r"^channel.snr_db: mixed varies it over \(\); give a tuple of values"),
+        ({"methods": ()}, r"^method: mixed varies it over \(\); give a tuple of values"),
         ({"axis": "channel"}, "^axis: 'channel' is no column of the table"),
         ({"vary": {"partition.ways": (2, 3)}}, "^partition.ways: the table of mixed has channel.snr_db alone"),
         ({"scales": {}}, r"^scales: mixed has none; declare one, such as scales=\{'smoke': Grid\(...\)\}$"),
@@ -363,3 +367,16 @@ def test_a_scale_may_have_any_name(
     path = sweep("mixed", train=fake_run)
     assert path == Path("results/mixed-mine/results.parquet")
     assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]
+
+
+def test_more_processes_than_runs_are_not_started(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr("experiments.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
+    sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
+    assert given == [9]
+    monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
+    with pytest.raises(ConfigError, match=r"^jobs: 3 is too large: such processes take at least 0.6 GiB, and 0.6 GiB"):
+        sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
+    assert given == [9] and not (tmp_path / "few").exists()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from experiments.base import Experiment
+from experiments.base import Experiment, Grid
 from experiments.registry import EXPERIMENTS
 from figures.accuracy_snr import accuracy_snr
 from figures.registry import FIGURES, drawing_of
-from semcom.config import ConfigError
+from semcom.config import ConfigError, RunConfig
 
 
-def source(figure: str | None, name: str = "mine", axis: str = "channel.snr_db") -> Experiment:
-    return Experiment(name, "", "none", ("fedcl",), axis=axis, figure=figure)
+def source(
+    figure: str | None, name: str = "mine", axis: str = "channel.snr_db", values: tuple[Any, ...] = (9.0,)
+) -> Experiment:
+    scales = {"smoke": Grid(RunConfig(), {axis: values}), "other": Grid(RunConfig(), {axis: ("0:18",)})}
+    return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figure=figure)
 
 
 def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
@@ -32,6 +37,8 @@ def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
             source("mine", axis="partition.ways"),
             "figure: mine shows channel.snr_db, and experiment mine varies partition.ways; take a figure of that field",
         ),
+        (source("mine", values=(9.0, "0:18")), "figure: mine cannot place channel.snr_db '0:18'; give finite numbers"),
+        (source("mine", values=(float("inf"),)), "figure: mine cannot place channel.snr_db inf; give finite numbers"),
     ],
 )
 def test_a_figure_of_something_else_is_refused(
@@ -41,3 +48,10 @@ def test_a_figure_of_something_else_is_refused(
     with pytest.raises(ConfigError) as error:
         drawing_of(entry)
     assert str(error.value).startswith(message)
+
+
+def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    assert drawing_of(source("mine", values=(9, 12.0, "15"))) is FIGURES.get("mine")
+    with pytest.raises(ConfigError, match="cannot place channel.snr_db '0:18'"):
+        drawing_of(source("mine"), "other")

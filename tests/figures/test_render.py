@@ -18,10 +18,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from channels.registry import registering
 from experiments.registry import EXPERIMENTS
 from experiments.results import read_table
 from figures import render, style
-from figures.accuracy_snr import SNR, draw, numbers
+from figures.accuracy_snr import SNR, accuracy_snr, draw, numbers
 from figures.registry import FIGURES
 from semcom.config import ConfigError
 
@@ -149,6 +150,24 @@ def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
     frame.assign(status="failed").to_parquet(tmp_path / "sweep" / "results.parquet")
     with pytest.raises(ConfigError, match="^results: no run of letter-fig2b finished; repeat it with: semcom sweep"):
         render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
+
+
+def test_a_file_is_no_folder(stored: Stored, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/sub"):
+        with pytest.raises(ConfigError, match="^out: .*file is a file; give a folder$"):
+            render("letter-fig2b", results=stored(), out=tmp_path / out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EXPERIMENTS, "_added", {})
+    monkeypatch.setattr(FIGURES, "_added", {})
+    with registering("my own.py"):
+        EXPERIMENTS.register("mine")(dataclasses.replace(EXPERIMENTS.get("demo"), name="mine"))
+        FIGURES.register("mine")(accuracy_snr("mine"))
+    with pytest.raises(ConfigError, match=r"run first: semcom sweep mine --scale smoke --plugin 'my own.py'$"):
+        render("mine")
 
 
 def test_unknown_figure_lists_the_known() -> None:

@@ -171,11 +171,18 @@ def test_zero_p_is_fedavg(setting: dict[str, Any]) -> None:
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_zero_eta_is_fedavg(setting: dict[str, Any]) -> None:
     """W stays 1 in all tensors: what is left is the rounding of w_k + (w - w_k)."""
-    hyper = {"eta": 0.0, "p": 99, "cap": 1}
     setting = {**setting, "train": {"optimizer": "sgd", **setting.get("train", {})}}
+    hyper = {"eta": 0.0, "p": len(world("fedala", **setting).population().parameters())}
     ala = play("fedala", n=3, hyper=hyper, **setting)
     assert gap(ala.model, play("fedavg", n=3, **{**setting, "model": {}}).model) < 1e-10
     assert (flat(ala) != 0).any() and all((t == 1).all() for t in ala.weights.tensors())
+
+
+def test_more_tensors_than_the_model_has_are_refused() -> None:
+    w = world("fedala", hyper={"p": 99})
+    number = len(w.population().parameters())
+    with pytest.raises(ConfigError, match=f"^method.p: 99 is more than the {number} parameter tensors of the model$"):
+        FedALA(w.config.hyper).setup(w)
 
 
 def test_the_first_round_is_fedavg() -> None:

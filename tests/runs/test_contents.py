@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from channels.registry import Registry
-from semcom.cli import flags
+from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, PartitionConfig, RunConfig, from_dict, run_hash, to_dict
 from semcom.methods.registry import METHODS
 from semcom.runs import plugins
@@ -69,7 +69,10 @@ def test_an_edited_plugin_is_another_run(plugin: Path, new_process: Callable[[],
     assert run_hash(after) != run_hash(before) and METHODS.get("test-mine").averages == ("head.",)
 
 
-def test_the_folder_of_an_edited_plugin_is_refused(plugin: Path, new_process: Callable[[], None]) -> None:
+def test_the_folder_of_an_edited_plugin_is_refused(
+    plugin: Path, new_process: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a stored configuration it is another run, and a line says so."""
     out = str(plugin.parent / "out")
     request = worlds.request("test-mine", plugins=(str(plugin),), out=out)
     first = run(request)
@@ -78,13 +81,16 @@ def test_the_folder_of_an_edited_plugin_is_refused(plugin: Path, new_process: Ca
     plugin.write_text(PLUGIN.format(part="head"))
     new_process()
     with pytest.raises(
-        ConfigError, match=r"holds another run \(plugins: the content of .* has changed\); give"
+        ConfigError, match=r"holds another run \(plugins: the content of .*, or of what it imports, has changed\); give"
     ) as stop:
         run(dataclasses.replace(request, contents={}))
     assert "mine.py" in str(stop.value)
     words = ["test-mine", "--config", str(Path(out) / CONFIG), "--out", out + "2"]
-    again = resolve(flags.read_train(flags.read_early(words, config=True)))
-    assert run_hash(again) != run_hash(request), "from a stored configuration it is simply another run"
+    assert cli.main(["train", *words, "--log-level", "warning"]) == 0
+    changed = f"{plugin} has changed since {Path(out) / CONFIG} was written: it is taken as it is now\n"
+    assert capsys.readouterr().err.endswith(f" WARNING {changed}")
+    assert cli.main(["train", "test-mine", "--config", str(Path(out + "2") / CONFIG), "--log-level", "warning"]) == 0
+    assert "has changed" not in capsys.readouterr().err
 
 
 def test_where_a_plugin_lies_is_not_what_it_is(plugin: Path, new_process: Callable[[], None]) -> None:
@@ -138,7 +144,10 @@ def test_a_process_does_not_go_on_with_old_code(plugin: Path) -> None:
     with_plugin(plugin)
     with_plugin(plugin)
     plugin.write_text(PLUGIN.format(part="head"))
-    with pytest.raises(ConfigError, match=r"^plugin: '.*mine.py' has changed since this process imported it; start P"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^plugin: '.*mine.py', or what it imports, has changed since this process",
+    ):
         with_plugin(plugin)
 
 
@@ -152,10 +161,10 @@ def test_two_plugins_with_one_name_are_refused(plugin: Path) -> None:
 
 
 def test_a_name_of_ones_own_may_be_given_again_outside_plugins() -> None:
-    registry: Registry[int] = Registry("number", {})
+    registry: Registry[Callable[[], int]] = Registry("number", {})
     for value in (1, 2):  # a cell of a notebook that is executed twice
-        registry.register("mine")(value)
-    assert registry.get("mine") == 2
+        registry.register("mine")(lambda value=value: value)
+    assert registry.get("mine")() == 2
 
 
 def test_a_resolved_request_holds_to_what_it_was_resolved_with(plugin: Path, new_process: Callable[[], None]) -> None:

@@ -176,7 +176,7 @@ def test_rows_of_clients_that_the_kernel_refuses(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_gets_one_line(tmp_path: Path) -> None:
     with pytest.raises(RunError) as error:
         run(request(Path("/proc/no-folder")))
-    assert one_line(error.value).startswith("/proc/no-folder: ")
+    assert one_line(error.value).startswith("out: /proc/no-folder: ")
 
 
 def test_a_diverging_run_on_a_full_disk_says_that_it_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("local", {"partition": {"scarce_fraction": 0.5}}, "partition.scarce-fraction: 0.5 has no effect, as no client is"),
     ("local", {"data": {"size": 64}}, "data.size: not for digits, which takes no options"),
+    ("local", {"partition": {"scarce": (1, 2, 1)}}, "partition.scarce: client 1 is named twice"),
     # schedules, networks
     ("fedavg", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedavg does not use it"),
     ("fedprox", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedprox does not use it"),
@@ -100,6 +101,28 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("fedcl", {"hyper": {"centroids": "mean", "scg_steps": 2}}, "method.scg-steps: 2 has no effect"),
     ("fedcl", {"hyper": {"centroids": "mean", "scg_lr": 0.1}}, "method.scg-lr: 0.1 has no effect"),
     ("fedcl", {"hyper": {"tau": 0.5}}, "method.tau: 0.5 has no effect with method.scg-loss letter; that takes infonce"),
+    (
+        "fedcl",
+        {"hyper": {"lam": 0.0, "scg_lr": 5.0}},
+        "method.scg-lr: 5.0 has no effect with method.lam 0.0; that",
+    ),
+    ("fedcl", {"hyper": {"lam": 0.0, "reduction": "mean"}}, "method.reduction: 'mean' has no effect with method.lam"),
+    (
+        "fedcl",
+        {"hyper": {"lam": 0.0, "warmup": 2}},
+        "method.warmup: 2 has no effect with method.lam 0.0; that takes any",
+    ),
+    (
+        "moon",
+        {"hyper": {"mu": 0.0, "tau": 2.0}},
+        "method.tau: 2.0 has no effect with method.mu 0.0; that takes anything",
+    ),
+    (
+        "fedala",
+        {"hyper": {"p": 0, "eta": 2.0}},
+        "method.eta: 2.0 has no effect with method.p 0; that takes anything but",
+    ),
+    ("fedala", {"hyper": {"eta": 0.0, "s": 0.5}}, "method.s: 0.5 has no effect with method.eta 0.0"),
     ("perfedavg", {"hyper": {"delta": 0.5}}, "method.delta: 0.5 has no effect with method.variant fo; that takes hf"),
     ("fedcosr", {"hyper": {"local_aggregation": False, "gamma": 0.5}}, "method.gamma: 0.5 has no effect"),
     ("repper", {"hyper": {"head": "svm", "head_lr": 0.5}}, "method.head-lr: 0.5 has no effect with method.head svm"),
@@ -130,7 +153,10 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
     ("perfedavg", {"train": {"lr_milestones": (5,)}}),
     ("fedavg", {"train": {"eval_clients": 19}}),
     ("fedcl", {"hyper": {"centroids": "none", "lam": 0.0}}),  # what holds anyway
+    ("fedcl", {"hyper": {"lam": 0.0}}),
     ("fedcl", {"hyper": {"scg_loss": "infonce", "tau": 0.5}}),
+    ("moon", {"hyper": {"mu": 0.5, "tau": 2.0}}),
+    ("fedala", {"hyper": {"p": 1, "eta": 2.0, "s": 0.5, "cap": 3}}),
     ("repper", {"hyper": {"head_lr": 0.5}, "model": {"head": "mlp"}}),
 ]
 

@@ -46,7 +46,7 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
     ({"new_clients": 10**10}, "new-clients: 10000000000 is too large: .* take at least 3,725.3 GiB"),
     ({"new_clients": 10**10, "channel": {"snr_db": ",".join(["9"] * 20)}}, "new-clients: 10000000000 is too large"),
     ({"clients": 10**10, "channel": {"kind": "ofdm"}}, "clients: 10000000000 is too large"),
-    ({"processes": 1000}, "processes: 1000 is too large: they take at least 195.3 GiB"),
+    ({"processes": 1000, "clients": 1000}, "processes: 1000 is too large: such processes take at least 195.7 GiB"),
     (
         {"model": {"features": 10**6}},
         r"model.features: 1000000 is too large: the network dcgan of 4,106,657,930 numbers",
@@ -55,6 +55,10 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
     (
         {"method": "local", "model": {"encoder": "cnn,dcgan", "features": 30000}},
         "model.features: 30000 is too large: the network dcgan of",
+    ),
+    (
+        {"channel": {"kind": "ofdm", "options": {"subcarriers": 2 * 10**9}}, "clients": 2},
+        "channel.subcarriers: 2000000000 is too large: a mini-batch takes at least 104.3 GiB",
     ),
     ({"chunk": 20, "model": {"features": 5000}}, "chunk: 20 is too large: 20 networks dcgan of .* take at least 3.3"),
     (

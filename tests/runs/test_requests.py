@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig
+from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig, to_dict
 from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
@@ -55,17 +56,20 @@ WRONG: list[tuple[Any, str]] = [
     ({"train": ModelConfig()}, "train: ModelConfig("),
     ({"train": {"round": 3}}, "train.round: no such field; known are rounds,"),
     ({"train": {3: 3}}, "train.3: no such field"),
-    ({"plugins": "x.py"}, "plugins: 'x.py' is not a list, each a text"),
-    ({"plugins": (3,)}, "plugins: (3,) is not a list, each a text"),
+    ({"plugins": "x.py"}, "plugins: 'x.py' is not a list of texts"),
+    ({"plugins": (3,)}, "plugins: (3,) is not a list of texts"),
     ({"method": 3}, "method: 3 is not a text"),
     ({"method": None}, "method: None is not a text"),
     ({"method": ["fedavg"]}, "method: ('fedavg',) is not a text"),
     ({"clients": "few"}, "clients: 'few' is not a whole number"),
     ({"device": 0}, "device: 0 is not a text"),
-    ({"out": Path("x")}, "out: PosixPath('x') is not a text"),
     ({"channel": {"kind": ["awgn"]}}, "channel.kind: ('awgn',) is not a text"),
     ({"contents": {"x": 3}}, "contents: {'x': 3} is not a table from a text to a text"),
     ({"hyper": 3}, "hyper: 3 is not a table of fields"),
+    ({"hyper": {1: 2}}, "method.1: not for fedcl, which takes lam,"),
+    ({"channel": {"options": {1: 2}}}, "channel.1: not for awgn, which takes downlink"),
+    ({"contents": {"x": "y"}}, "contents: 'x' is not read by this run; leave contents empty"),
+    ({"clients": 2, "processes": 3}, "processes: 3 share 2 clients; give at most one per client"),
     ({"out": ""}, "out: '' is no path"),
     ({"data": {"name": ""}}, "data.name: '' is no path"),
     ({"data": {"root": ""}}, "data.root: '' is no path"),
@@ -75,6 +79,30 @@ WRONG: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("fields", "message"), WRONG, ids=[message.split(" is ")[0] for _, message in WRONG])
 def test_wrong_types_are_one_line(fields: dict[str, Any], message: str) -> None:
     assert refused(RunConfig(**fields)).startswith(message)
+
+
+def test_numbers_of_numpy_s_and_paths_are_taken(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {
+        **{"clients": np.int64(5), "out": tmp_path / "out", "hyper": {"mu": np.float32(0.5)}},
+        **{"train": {"lr": [np.float64(0.1)] * 5, "rounds": np.int32(3)}, "data": {"root": tmp_path}},
+        "partition": {"scarce": np.array([1, 4]).tolist(), "options": {"ways": np.uint8(2)}},
+    }
+    config = resolve(RunConfig(method="fedprox", **fields))
+    assert (config.clients, config.hyper.mu, config.train.lr, config.train.rounds) == (5, 0.5, (0.1,) * 5, 3)
+    assert config.out == str(tmp_path / "out") and config.data.root == str(tmp_path)
+    assert json.loads(json.dumps(to_dict(config)))["partition"]["options"]["ways"] == 2
+    same = resolve(dataclasses.replace(config, hyper=type(config.hyper)(mu=np.float64(0.5))))
+    assert same == config and type(same.hyper.mu) is float
+
+
+@pytest.mark.parametrize("value", [True, np.bool_(True)])
+def test_a_truth_value_is_no_number(value: Any) -> None:
+    assert refused(RunConfig(method="fedavg", clients=value)) == f"clients: {value!r} is not a whole number"
+
+
+def test_a_relative_folder_is_that_of_the_process_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve(worlds.request(out="out")).out == str(tmp_path / "out")
 
 
 @pytest.mark.parametrize("config", ["fedavg", None, [1, 2], 3])
