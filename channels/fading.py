@@ -36,7 +36,7 @@ class Ideal(Link):
 
 
 class AWGN(Link):
-    """`y = x + n`, no equaliser."""
+    """Additive white Gaussian noise: `y = x + n`, which leaves nothing to equalise."""
 
     @dataclass(frozen=True)
     class Options(BaseOptions):

@@ -73,7 +73,7 @@ class Link:
         """Options of a link that may fade."""
 
         equaliser: Equaliser = "mmse"
-        """Receiver: "mmse", "zf" or "none"."""
+        """Equaliser of the receiver: "mmse", zero forcing ("zf"), or "none"."""
         downlink: Downlink = "noisy"
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
 

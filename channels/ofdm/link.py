@@ -24,7 +24,7 @@ from torch import Tensor
 
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
-from channels.ofdm.profiles import LAST_PATH, Profile
+from channels.ofdm.profiles import PROFILES, Profile, ProfileName
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, one_of, require
 from channels.power import check_even
 
@@ -41,7 +41,7 @@ class OFDM(Link):
     class Options(Link.Options):
         """Options of the grid, of the fading on it, and of the receiver's knowledge."""
 
-        profile: str = "tdl-a"
+        profile: ProfileName = "tdl-a"
         """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901)."""
         csi: Knowledge = "perfect"
         """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
@@ -65,7 +65,7 @@ class OFDM(Link):
         def check(self) -> None:
             """Check that the values make a grid, and that none would do nothing."""
             super().check()
-            one_of("profile", self.profile, tuple(LAST_PATH))
+            one_of("profile", self.profile, PROFILES)
             one_of("csi", self.csi, KNOWLEDGE)
             if self.csi == "ls" and self.equaliser == "none":
                 raise ValueError("csi: 'ls' does nothing without an equaliser; choose mmse or zf")

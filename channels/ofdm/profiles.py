@@ -7,16 +7,20 @@ Importing Sionna takes seconds and reseeds torch's global generator, and its blo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-LAST_PATH = {
+ProfileName = Literal[
+    "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e", "cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"
+]
+PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
+LAST_PATH: Mapping[ProfileName, float] = {
     "rayleigh": 0.0,
     "tdl-a": 9.6586,
     "tdl-b": 4.7834,
@@ -43,7 +47,7 @@ class Profile:
         speed: of the client, in m/s.
     """
 
-    name: str
+    name: ProfileName
     delay_spread_s: float = 0.0
     carrier_hz: float = 0.0
     speed: float = 0.0

@@ -44,7 +44,9 @@ def docstrings(cls: type) -> dict[str, str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as the command line spells it; several of them with spaces between."""
+    """Return a value as the command line spells it, a long number in short; several with spaces between."""
+    if isinstance(value, float) and len(str(value)) > 12:
+        return f"{value:.4g}"
     return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
 
 

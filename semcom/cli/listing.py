@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import shutil
 import textwrap
 import typing
@@ -13,7 +14,7 @@ from typing import Any
 
 from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
-from semcom.config import ConfigError
+from semcom.config import ConfigError, DataConfig
 from semcom.config.checks import wording
 from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
@@ -24,6 +25,8 @@ from semcom.runs.owners import options_class
 if typing.TYPE_CHECKING:
     from semcom.methods.base import Method
 
+COST = "cost: samples that pass through the encoder in training, all runs together; a bench measures them per second."
+"""Below the scales of an experiment."""
 WIDEST = 120
 """Columns of text where the terminal has more, or where there is none."""
 LISTS: Mapping[str, str] = {
@@ -54,7 +57,12 @@ def overview(what: str) -> str:
 
 
 def details(what: str, name: str) -> str:
-    """Return all about one entry of a registry. Raises ConfigError if nothing is called so."""
+    """Return all about one entry of a registry, or about a dataset in the user's own files.
+
+    Raises ConfigError if nothing is called so.
+    """
+    if what == "datasets" and name not in registry_of(what) and os.path.exists(os.path.expanduser(name)):
+        return _files(name)
     entry = find(registry_of(what), name)
     return "\n".join(_DETAILS[what](name, entry))
 
@@ -138,6 +146,17 @@ def _options(cls: type, section: str, title: str) -> list[str]:
     return lines
 
 
+def _files(path: str) -> str:
+    """Return what an .npz file or an image folder holds."""
+    from semcom.data.load import load
+
+    found = load(DataConfig(path))
+    count, channels, height, width = found.images.shape
+    size = f"{found.train_size:,} training and {count - found.train_size:,} test images of {channels}x{height}x{width}"
+    classes = f"{len(found.classes)} classes: {', '.join(found.classes)}"
+    return "\n".join([*_head(path, size), *hanging(" " * (len(path) + 2), classes), "", "no options"])
+
+
 # -- the others ------------------------------------------------------------------------------------------------------
 
 
@@ -172,9 +191,9 @@ def _experiment(name: str, entry: Any) -> list[str]:
         base, outline = entry.scales[scale].base, entry.outline(scale)
         varied = "; ".join(f"{field} {shown(tuple(values))}" for field, values in outline.axes.items())
         size = f"{outline.runs} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
-        cost = "not known" if outline.samples is None else f"{outline.samples:,.0f} training samples"
+        cost = "not known" if outline.samples is None else f"{outline.samples:,.0f}"
         lines += hanging(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
-    return lines
+    return [*lines, "", *hanging("", COST)]
 
 
 def _figure(name: str, entry: Any) -> list[str]:

@@ -81,7 +81,7 @@ class AirConfig:
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0
-    """Es: energy of one complex symbol, in joule (1: energies count symbols)."""
+    """Es: energy of one complex symbol, in joule; with 1, energies are numbers of symbols."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class RunConfig:
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"
     """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
     chunk: int | Literal["auto"] = "auto"
-    """k: clients trained at once (auto: from the device, the network and free memory)."""
+    """k: largest number of clients that are trained at once (auto: from the device, the network and free memory)."""
     processes: int = 1
     """Processes that share the clients of this run, on a CPU with one thread each; `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"

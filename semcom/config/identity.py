@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,14 +44,14 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
     if not isinstance(values, Mapping):
         raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {values!r} is not a table of fields")
     known = {f.name: f for f in dataclasses.fields(cls)}
-    built = {}
+    built, hints = {}, typing.get_type_hints(cls)
     for name, value in values.items():
         if name not in known:
             raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known) or 'none'}")
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
             value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
-        built[name] = plain(value)
+        built[name] = plain(value, hints[name])
     return cls(**built)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import typing
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -45,7 +46,8 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
     for name in given or {}:
         if name not in known:
             raise ConfigError(not_taken(section, str(name), owner, cls))
-    return cls(**{name: plain(value) for name, value in (given or {}).items()})
+    hints = typing.get_type_hints(cls)
+    return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
 
 
 def not_taken(section: str, name: str, owner: str, cls: type) -> str:
@@ -54,14 +56,21 @@ def not_taken(section: str, name: str, owner: str, cls: type) -> str:
     return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}"
 
 
-def plain(value: Any) -> Any:
-    """Return what a user may give as what a field holds: lists as tuples, numbers of NumPy's and paths as Python's."""
+def plain(value: Any, hint: Any = Any) -> Any:
+    """Return what a user may give as what a field of type `hint` holds.
+
+    Lists become tuples, NumPy's numbers and paths Python's; 3 becomes 3.0 where the type has no whole numbers, so that
+    both are the same run.
+    """
+    kinds = typing.get_args(hint) or (hint,)
     if isinstance(value, list | tuple):
-        return tuple(map(plain, value))
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return int(value)
+        inner = next((typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple), Any)
+        return tuple(plain(v, inner) for v in value)
     if isinstance(value, Real) and not isinstance(value, bool):
-        return float(value)
+        if isinstance(value, Integral) and (int in kinds or float not in kinds):
+            return int(value)
+        with suppress(OverflowError):  # what is too large is left to the ranges
+            return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

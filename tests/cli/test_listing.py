@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
-from semcom.cli.fields import docstrings
+from semcom.cli.fields import docstrings, shown
 from semcom.methods.base import Method
 from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
@@ -205,3 +206,32 @@ def test_every_arm_tells_all_about_itself(arm: str) -> None:
     assert ";" not in method.shares + method.personal, "it separates them in the overview"
     known = docstrings(method.Hyper)
     assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}
+
+
+def test_a_dataset_in_the_user_s_own_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("own.npz")
+    shapes = {"train": 1200, "test": 6}
+    parts = {f"x_{part}": np.zeros((n, 5, 4), np.uint8) for part, n in shapes.items()}
+    np.savez(
+        path,
+        **parts,
+        **{f"y_{part}": np.arange(n) % 3 for part, n in shapes.items()},
+        classes=np.array(["a", "b", "c"]),
+    )
+    assert cli.main(["list", "datasets", str(path)]) == 0
+    size, classes, _, options = capsys.readouterr().out.splitlines()
+    assert size == f"{path}  1,200 training and 6 test images of 1x5x4" and options == "no options"
+    assert classes.strip() == "3 classes: a, b, c"
+    assert cli.main(["list", "datasets", str(tmp_path)]) == 2
+    assert "train/ is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1 / 14, "0.07143"), (1 / 64, "0.015625"), (0.1, "0.1"), ((1 / 3, 2), "0.3333 2"), (1e-5, "1e-05")],
+)
+def test_long_numbers_are_shown_in_short(value: Any, text: str) -> None:
+    assert shown(value) == text

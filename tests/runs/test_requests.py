@@ -16,7 +16,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig, to_dict
+from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
@@ -93,6 +93,22 @@ def test_numbers_of_numpy_s_and_paths_are_taken(tmp_path: Path) -> None:
     assert json.loads(json.dumps(to_dict(config)))["partition"]["options"]["ways"] == 2
     same = resolve(dataclasses.replace(config, hyper=type(config.hyper)(mu=np.float64(0.5))))
     assert same == config and type(same.hyper.mu) is float
+
+
+def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
+    """One run, whether Python or JSON writes 10 or 10.0."""
+    base = RunConfig(method="fedprox", clients=2)
+    whole, real = (
+        resolve(
+            {**vars(base), "hyper": {"mu": kind(1)}, "channel": {"snr_db": kind(10)}, "train": {"lr": [kind(1)] * 2}}
+        )
+        for kind in (int, float)
+    )
+    assert whole == real and run_hash(whole) == run_hash(real)
+    assert [type(v) for v in (whole.hyper.mu, whole.channel.snr_db, *whole.train.lr, whole.clients)] == [float] * 4 + [
+        int
+    ]
+    assert refused({"train": {"lr": 10**400}}).startswith("train.lr: 1000")
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True)])
