@@ -15,7 +15,15 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from semcom.config import (
+from semcom.packages import hidden, is_command
+
+if _problem := hidden("channels"):
+    if is_command():
+        print(f"semcom: error: {_problem}", file=sys.stderr)
+        sys.exit(2)
+    raise ImportError(_problem)
+
+from semcom.config import (  # noqa: E402 - after the check, since it needs `channels`
     AirConfig,
     ChannelConfig,
     ConfigError,
@@ -26,7 +34,6 @@ from semcom.config import (
     RunError,
     TrainConfig,
 )
-from semcom.packages import hidden, is_command
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
@@ -39,12 +46,6 @@ if TYPE_CHECKING:
     from semcom.runs.resolve import resolve
     from semcom.runs.result import Result
     from semcom.runs.runner import run
-
-if _problem := hidden("channels"):
-    if is_command():
-        print(f"semcom: error: {_problem}", file=sys.stderr)
-        sys.exit(2)
-    raise ImportError(_problem)
 
 try:
     __version__ = metadata.version("semcom")

@@ -61,7 +61,7 @@ def test_the_band_of_a_link_is_not_set_twice() -> None:
         ({"shares": (0.5, 0.5)}, "channel.shares: 2 values for 20 clients; give one per client"),
         ({"pilots": (2, 14)}, "channel.pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
         ({"delay_spread_ns": -1.0}, "channel.delay-spread-ns: -1.0 is not a number of at least 0"),
-        ({"profile": "tdl-z"}, "channel.profile: 'tdl-z' is unknown; known are"),
+        ({"profile": "tdl-z"}, "channel.profile: 'tdl-z' is not one of rayleigh, tdl-a,"),
         ({"coherence": "batch"}, "channel.coherence: not for ofdm, which takes"),
     ],
 )
