@@ -33,6 +33,7 @@ LINKS: Registry[type[Link]] = Registry(
         "digital": "channels.coding.digital:Digital",
     },
     base="channels.link:Link",
+    options="Options",
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
 

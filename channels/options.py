@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,20 @@ def one_of(name: str, value: object, accepted: Sequence[object]) -> None:
         raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(map(str, accepted))}")
 
 
-def undeclared(owner: object) -> str | None:
-    """Return what is wrong with the options that a class or function declares; None: nothing is, or it has none."""
-    for kind in ("Options", "Hyper"):
-        declared, name = getattr(owner, kind, None), f"{getattr(owner, '__name__', owner)}.{kind}"
-        if declared is None:
-            continue
-        if not isinstance(declared, type) or "__dataclass_fields__" not in vars(declared):
-            return f"{name} is no dataclass; write @dataclass(frozen=True) above it"
-        for field in fields(declared):  # a dataclass, as the line above has seen
-            if field.default is MISSING:
-                return f"{name}.{field.name} has no default"
+def undeclared(owner: object, name: str) -> str | None:
+    """Return what is wrong with the options that a class or function declares under a name; None: nothing is."""
+    declared, place = getattr(owner, name, None), f"{getattr(owner, '__name__', owner)}.{name}"
+    if declared is None:
+        return None
+    if not isinstance(declared, type) or "__dataclass_fields__" not in vars(declared):
+        return f"{place} is no dataclass; write @dataclass(frozen=True) above it"
+    for field in fields(declared):
+        if field.default is MISSING and field.default_factory is MISSING:
+            return f"{place}.{field.name} has no default"
+        if not field.init:
+            return f"{place}.{field.name} cannot be set (init=False); work it out where it is used"
+    try:
+        get_type_hints(declared)
+    except Exception as error:  # whatever an annotation raises
+        return f"{place}: the types of its fields cannot be read ({type(error).__name__}: {error})"
     return None

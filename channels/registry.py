@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from channels.options import undeclared
 
@@ -35,12 +35,20 @@ class Registry(Generic[T]):
         builtin: "module:attribute" of each entry that ships with the package, by name.
         base: "module:attribute" of the class whose subclasses the entries are; without one they are functions.
         made: the entries are instances of `base`, which may be a union of classes.
+        options: the name under which an entry declares its options, if it may have any.
     """
 
-    def __init__(self, kind: str, builtin: Mapping[str, str], base: str | None = None, made: bool = False) -> None:
+    def __init__(
+        self,
+        kind: str,
+        builtin: Mapping[str, str],
+        base: str | None = None,
+        made: bool = False,
+        options: Literal["Hyper", "Options"] | None = None,
+    ) -> None:
         self.kind = kind
         self._builtin = dict(builtin)
-        self._base, self._made = base, made
+        self._base, self._made, self._options = base, made, options
         self._added: dict[str, T] = {}
         self._sources: dict[str, str | None] = {}
 
@@ -70,7 +78,7 @@ class Registry(Generic[T]):
     def _unfit(self, entry: object) -> str | None:
         """Return what is wrong with an entry; None: nothing is."""
         if self._base is None:
-            return undeclared(entry) if callable(entry) else f"{entry!r:.80} is no function"
+            return self._undeclared(entry) if callable(entry) else f"{entry!r:.80} is no function"
         base, shown = _imported(self._base), self._base.replace(":", ".")
         if self._made:
             return None if isinstance(entry, base) else f"{entry!r:.80} is no {shown}"
@@ -78,7 +86,16 @@ class Registry(Generic[T]):
             return f"{getattr(entry, '__name__', repr(entry)):.80} is no subclass of {shown}"
         if missing := sorted(getattr(entry, "__abstractmethods__", ())):
             return f"{entry.__name__} lacks {' and '.join(f'`{m}`' for m in missing)}, which every {self.kind} has"
-        return undeclared(entry)
+        return self._undeclared(entry)
+
+    def _undeclared(self, entry: object) -> str | None:
+        """Return what is wrong with the options that an entry declares; None: nothing is."""
+        if self._options is None:
+            return None
+        for other in {"Hyper", "Options"} - {self._options}:
+            if hasattr(entry, other):
+                return f"it declares {other}; the options of a {self.kind} are called {self._options}"
+        return undeclared(entry, self._options)
 
     def source(self, name: str) -> str | None:
         """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,11 +108,11 @@ class Experiment:
                 field that the table of the experiment does not show.
         """
         chosen, overrides = self.scales[self.scale(scale)], dict(overrides or {})
-        axes = {"method": self.methods, **chosen.vary}
-        for name, values in axes.items():
-            if not (isinstance(values, tuple | list) and values):
-                raise ConfigError(f"{name}: {self.name} varies it over {values!r}; give a tuple of values")
+        axes = self.axes(scale)
         axes |= {name: _several(overrides.pop(name)) for name in axes if name in overrides}
+        empty = [name for name, values in axes.items() if not values]
+        if empty:
+            raise ConfigError(f"{empty[0]}: it has no value; give one, or a tuple of them")
         unknown = [method for method in axes["method"] if method not in self.methods]
         if unknown:
             known = ", ".join(self.methods)
@@ -123,6 +123,22 @@ class Experiment:
         base = set_fields(chosen.base, overrides)
         points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
         return [set_fields(base, point | chosen.otherwise(point)) for point in points]
+
+    def axes(self, scale: str) -> dict[str, tuple[Any, ...]]:
+        """Return what a scale varies, "method" first: field -> its values.
+
+        Raises:
+            ConfigError: an axis has no values.
+        """
+        vary = self.scales[self.scale(scale)].vary
+        if not isinstance(vary, Mapping):
+            raise ConfigError(f"vary: {self.name} has {vary!r}; give a table from fields to tuples of values")
+        found = {}
+        for name, values in {"method": self.methods, **vary}.items():
+            if isinstance(values, str) or not isinstance(values, Iterable) or not tuple(values):
+                raise ConfigError(f"{name}: {self.name} varies it over {values!r}; give a tuple of values")
+            found[name] = tuple(values)
+        return found
 
     def outline(self, scale: str | None = None) -> Outline:
         """Return the number of runs of a scale (None: the first one), its methods, its axes and its cost.
@@ -141,6 +157,15 @@ class Experiment:
 
 def _several(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def field_of(config: RunConfig, name: str) -> Any:
+    """Return the value of a dotted field (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`); None for none."""
+    section, _, rest = name.partition(".")
+    part: Any = getattr(config, section, None)
+    if rest and section != "hyper" and not hasattr(part, rest):
+        part = getattr(part, "options", None)
+    return (part.get(rest) if isinstance(part, Mapping) else getattr(part, rest, None)) if rest else part
 
 
 def set_fields(config: RunConfig, values: Mapping[str, Any]) -> RunConfig:

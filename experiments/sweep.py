@@ -18,10 +18,8 @@ from experiments.parallel import carry_out, check_workers
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
-from semcom.files import REPORT, SWEEP, TABLE, write_atomically
-from semcom.files import check_folder as is_folder
+from semcom.files import REPORT, SWEEP, TABLE, refuse_file, write_atomically
 from semcom.runs.folder import read_summary
-from semcom.runs.limits import check_processes
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
@@ -79,13 +77,15 @@ def sweep(
     """
     chosen = experiment(name)
     scale, overrides = chosen.scale(scale), overrides or {}
-    folder = Path(out) if out is not None else Path("results") / f"{name}-{scale}"
+    folder = Path(out).expanduser() if out is not None else Path("results") / f"{name}-{scale}"
     origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     check_workers(jobs, backend)
     check_folder(folder, origin)
     runs = plan(chosen, scale, folder, overrides)
-    jobs = min(jobs, len(runs))
+    jobs = max(1, min(jobs, sum(not is_finished(config) for config in runs.values())))
     if jobs > 1 and backend == "loky":
+        from semcom.runs.limits import check_processes  # imports torch
+
         check_processes("jobs", jobs)
     check_data(runs.values())
     write_atomically(folder / SWEEP, json.dumps(origin, indent=2) + "\n")
@@ -104,7 +104,7 @@ def check_folder(folder: Path, origin: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it is a file, or holds another sweep's results.
     """
-    is_folder(folder)
+    refuse_file(folder)
     path = folder / SWEEP
     if not path.exists():
         if (folder / TABLE).exists():

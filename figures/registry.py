@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from channels.registry import Registry
-from experiments.base import Experiment
+from experiments.base import Experiment, field_of
 from figures.base import AnyFigure, Drawing, Measured
 from semcom.config import ConfigError
 from semcom.registry import find
@@ -50,7 +50,7 @@ def drawing_of(source: Experiment, scale: str | None = None) -> Drawing | None:
     if chosen.axis != source.axis:
         wanted = f"experiment {source.name} varies {source.axis}"
         raise ConfigError(f"figure: {source.figure} shows {chosen.axis}, and {wanted}; take a figure of that field")
-    values = source.scales[source.scale(scale)].vary.get(source.axis, ())
+    values = [field_of(config, source.axis) for config in source.grid(source.scale(scale))]
     unplaced = [value for value in values if chosen.numeric and not _is_number(value)]
     if unplaced:
         raise ConfigError(f"figure: {source.figure} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")

@@ -10,7 +10,7 @@ from experiments.registry import EXPERIMENTS, experiment
 from figures.base import AnyFigure, Drawing, Measured
 from figures.registry import drawing
 from semcom.config import ConfigError
-from semcom.files import TABLE, check_folder, write_atomically
+from semcom.files import TABLE, refuse_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,20 +38,21 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     from figures import page
 
     chosen = drawing(name)
+    out = None if out is None else Path(out).expanduser()
     if out is not None:
-        check_folder(Path(out))
+        refuse_file(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
-        return _write(chosen, numbers, page.measured(chosen, numbers), RENDERED if out is None else Path(out))
+        return _write(chosen, numbers, page.measured(chosen, numbers), out or RENDERED)
     frame = _read(chosen, Path(results) if results is not None else _largest_scale(chosen.experiment))
     numbers = chosen.numbers(frame)
     if numbers.empty:
         raise ConfigError(
             f"results: no run of {chosen.experiment} finished; repeat it with: {frame['command'].iloc[0]}"
         )
-    folder = RENDERED / str(frame["scale"].iloc[0]) if out is None else Path(out)
+    folder = out or RENDERED / str(frame["scale"].iloc[0])
     return _write(chosen, numbers, page.page(chosen, frame, numbers), folder)
 
 

@@ -52,12 +52,12 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
 
 
 def digest(files: Mapping[str, Path]) -> str:
-    """Return the digest of several files, by names that do not tell where they lie: of the names and the contents.
+    """Return the digest of several files in their order: of names, which do not tell where they lie, and contents.
 
     Raises OSError for one that cannot be read.
     """
     total = hashlib.sha256()
-    for name, path in sorted(files.items()):
+    for name, path in files.items():
         total.update(f"{name}\0{digest_of_file(path)}\0".encode())
     return total.hexdigest()
 
@@ -68,7 +68,7 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_folder(path: Path) -> None:
+def refuse_file(path: Path) -> None:
     """Raise ConfigError where a file lies at `path`, an `out` that is to be a folder, or above it."""
     lowest = next(place for place in (path, *path.parents) if place.exists())
     if not lowest.is_dir():

@@ -12,11 +12,11 @@ from channels import Link, theory
 from channels.check.fading import strength
 from channels.check.finding import Finding, epsilon, exact, mean
 from channels.check.lab import Lab
+from channels.ofdm.profiles import PROFILES
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
 """Frames that are drawn for each kind of profile; they take seconds at most."""
-PROFILES = ("rayleigh", *(f"{kind}-{letter}" for kind in ("tdl", "cdl") for letter in "abcde"))
 WIDTH = 2000
 """Subcarriers of the channel estimates."""
 SNR_DB = 10.0

@@ -290,24 +290,36 @@ def _unknown(word: str, known: Sequence[str], config: Any) -> str:
     """Return the error for a word that is no flag, with the nearest flag if one is near."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
-    flag = spelled(word.split("=")[0]).lstrip("-")
-    if found := _near(flag, [name.lstrip("-") for name in known]):
+    flag, is_run = spelled(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
+    if flag == "method" and is_run:
+        return f"{word}: no such flag; the method is the first word: semcom train METHOD"
+    names = [name.lstrip("-") for name in known]
+    if found := _near(flag, names):
         return f"{word}: no such flag; did you mean --{found}?"
-    section, _, name = flag.partition(".")
-    if section in KINDS and name and isinstance(config, RunConfig):
-        return not_taken(section, name, owner(config, section), type(options(config, section)))
+    section = flag.partition(".")[0]
+    if own := [name for name in names if name.startswith(f"{section}.")]:
+        return f"{word}: no such flag; those of {section} are {', '.join(f'--{name}' for name in own)}"
     return f"{word}: no such flag; --help shows them all"
 
 
 def _near(flag: str, known: Sequence[str]) -> str | None:
-    """Return the flag that is meant: one spelled alike, or the one that a section, or the end of a flag, stands for."""
-    spelled_alike = difflib.get_close_matches(flag, known, n=1, cutoff=0.8)
-    kinds = [f"{section}.{kind}" for section, kind in KINDS.items() if flag.startswith(section) and "." not in flag]
-    ends = {name.rpartition(".")[2]: name for name in reversed(known)}
-    alike = [ends[end] for end in difflib.get_close_matches(flag, list(ends), n=1, cutoff=0.8)]
-    parts = [name for end, name in ends.items() if flag in end.split("-")]
-    found = [*spelled_alike, *(name for name in kinds if name in known), *alike, *reversed(parts)]
-    return found[0] if found else None
+    """Return the flag that is meant, if it can be told.
+
+    Its end is looked for: as a whole, without what stands before it (`--num-clients`), as it may be misspelled, as a
+    word at either side of an end. A section alone stands for the flag that names its kind.
+    """
+    section, dot, last = flag.rpartition(".")
+    ends: dict[str, str] = {}
+    for name in known:
+        ends.setdefault(name.rpartition(".")[2], name)
+    if dot:  # another section's flag has to have the same end
+        own = {end: name for end, name in ends.items() if name == f"{section}.{end}"}
+        return ends.get(last) or next((own[end] for end in difflib.get_close_matches(last, own, n=1, cutoff=0.8)), None)
+    kinds = [f"{part}.{kind}" for part, kind in KINDS.items() if flag.startswith(part)]
+    alike = [ends[end] for end in difflib.get_close_matches(flag, ends, n=1, cutoff=0.8)]
+    words = [name for end, name in ends.items() if flag in (end.split("-")[0], end.split("-")[-1])]
+    found = [ends.get(flag), *kinds, ends.get(flag.split("-")[-1]), *alike, *words]
+    return next((name for name in found if name in known), None)
 
 
 _SCALARS: Mapping[Any, tuple[str, str]] = {

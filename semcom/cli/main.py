@@ -126,12 +126,12 @@ def train(words: list[str]) -> None:
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
         config = semcom.resolve(dataclasses.replace(wanted, contents={}))
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
-    with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
-        for path in changed:
-            LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
-        result = semcom.run(config, on_round=progress, profile=early.profile)
     from semcom.engine.host.ranks import launched_rank
 
+    with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
+        for path in changed if not launched_rank() else ():
+            LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
+        result = semcom.run(config, on_round=progress, profile=early.profile)
     if launched_rank():
         return  # of several that torchrun started, the first one speaks
     print(report.result_table(result.summary))

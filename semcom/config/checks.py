@@ -71,8 +71,9 @@ def check(config: RunConfig) -> None:
         raise ConfigError(f"partition.scarce: client {twice[0]} is named twice")
     if (config.train.eval_clients or 0) > config.clients:
         raise ConfigError(f"train.eval-clients: {config.train.eval_clients} is more than the {config.clients} clients")
-    if config.processes > config.clients:
-        raise ConfigError(f"processes: {config.processes} share {config.clients} clients; give at most one per client")
+    sharing = max(config.clients, config.new_clients)
+    if config.processes > sharing:
+        raise ConfigError(f"processes: {config.processes} share {sharing} clients; give at most one per client")
     _check_training(config.train)
     _check_snr(config)
 
@@ -130,7 +131,8 @@ def _fits(value: Any, hint: Any) -> bool:
         )
     if isinstance(value, bool):
         return hint is bool
-    return isinstance(value, (int, float) if hint is float else hint)
+    kind = (int, float) if hint is float else origin or hint
+    return not isinstance(kind, type | tuple) or isinstance(value, kind)
 
 
 def wording(hint: Any) -> str:

@@ -67,7 +67,7 @@ def run_hash(config: RunConfig) -> str:
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Return a few words on each field in which two runs differ: its name, and both values."""
     one, other = (_flatten(_identity(config)) for config in (stored, wanted))
-    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    names = [name for name in {**one, **other} if json.dumps(one.get(name)) != json.dumps(other.get(name))]  # 1 and 1.0
     shown, here = (_flatten(to_dict(config)) for config in (stored, wanted))
     return [_difference(name, shown.get(name), here.get(name)) for name in names]
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 from channels.options import Rule
 from semcom.config.errors import ConfigError
@@ -38,15 +39,17 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
         ConfigError: `given` is something else, or has a field that the owner does not take.
     """
     known = [f.name for f in dataclasses.fields(cls)]
+    hints = typing.get_type_hints(cls)
     if type(given) is cls:
-        given = {name: getattr(given, name) for name in known}
+        values = {name: getattr(given, name) for name in known}
+        plainer = {name: plain(value, hints[name]) for name, value in values.items()}
+        return cls(**plainer) if repr(plainer) != repr(values) else given  # 1 equals 1.0
     if given is not None and not isinstance(given, Mapping):
         field = "hyper" if section == "method" else f"{section}.options"
         raise ConfigError(f"{field}: {given!r} is not a table of fields, nor the options of {owner}")
     for name in given or {}:
         if name not in known:
             raise ConfigError(not_taken(section, str(name), owner, cls))
-    hints = typing.get_type_hints(cls)
     return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
 
 
@@ -62,11 +65,15 @@ def plain(value: Any, hint: Any = Any) -> Any:
     Lists become tuples, NumPy's numbers and paths Python's; 3 becomes 3.0 where the type has no whole numbers, so that
     both are the same run.
     """
-    kinds = typing.get_args(hint) or (hint,)
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(hint) if union else (hint,)
     if isinstance(value, list | tuple):
         inner = next((typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple), Any)
         return tuple(plain(v, inner) for v in value)
     if isinstance(value, Real) and not isinstance(value, bool):
+        choices = [v for kind in kinds if typing.get_origin(kind) is Literal for v in typing.get_args(kind)]
+        if value in choices:
+            return choices[choices.index(value)]
         if isinstance(value, Integral) and (int in kinds or float not in kinds):
             return int(value)
         with suppress(OverflowError):  # what is too large is left to the ranges
@@ -85,18 +92,23 @@ def check_options(section: str, options: Any) -> None:
         if hasattr(options, "check"):
             options.check()
     needs: Needs = getattr(options, "needs", {})
-    defaults = {f.name: f.default for f in dataclasses.fields(options)}
+    defaults = {f.name: default_of(f) for f in dataclasses.fields(options)}
     for name, others in needs.items():
         value = getattr(options, name)
         for other, wanted in others.items():
             idle = value != defaults[name] and value != 0  # a weight of zero says what holds anyway
             held = getattr(options, other)
             if idle and not (wanted.accepts(held) if isinstance(wanted, Rule) else held in wanted):
-                takes = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
+                beside = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
                 raise ConfigError(
                     f"{section}.{spelled(name)}: {value!r} has no effect with {section}.{spelled(other)} {held}; "
-                    f"that takes {takes}"
+                    f"it has one with {beside}"
                 )
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ DATASETS: Registry[Any] = Registry(
         "cifar10": "semcom.data.sources:cifar10",
         "mnist": "semcom.data.sources:mnist",
     },
+    options="Options",
 )
 """Name -> function of the data root that loads one; an entry with `Options` gives that function for an instance."""
 
@@ -28,5 +29,6 @@ PARTITIONS: Registry[type[Partition]] = Registry(
         "file": "semcom.data.split_file:File",
     },
     base="semcom.data.split:Partition",
+    options="Options",
 )
 """Name -> subclass of `semcom.data.split.Partition`."""

@@ -48,8 +48,8 @@ class FedCL(Method):
         """The hyperparameters of FedCL; the letter gives none of their values."""
 
         needs: ClassVar[Needs] = {
-            "lam": {"centroids": ("scg", "mean")},
-            **dict.fromkeys(("reduction", "warmup", "source"), {"centroids": ("scg", "mean"), "lam": NOT_ZERO}),
+            **dict.fromkeys(("lam", "source"), {"centroids": ("scg", "mean")}),  # a pass is sent, whatever lambda is
+            **dict.fromkeys(("reduction", "warmup"), {"centroids": ("scg", "mean"), "lam": NOT_ZERO}),
             **dict.fromkeys(("scg_loss", "scg_steps", "scg_lr"), {"centroids": ("scg",), "lam": NOT_ZERO}),
             "tau": {"centroids": ("scg",), "lam": NOT_ZERO, "scg_loss": ("infonce",)},
         }

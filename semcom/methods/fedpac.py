@@ -13,12 +13,14 @@ owners are all absent keeps its global prototype (the authors' code forgets it).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from channels.options import NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population, average, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -46,6 +48,8 @@ class FedPAC(FedAvg):
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
         """The hyperparameters of FedPAC."""
+
+        needs: ClassVar[Needs] = {"head_lr": {"head_epochs": NOT_ZERO}}
 
         lam: float = 1.0
         """lambda: weight of the distance to the global prototypes."""

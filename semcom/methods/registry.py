@@ -37,5 +37,6 @@ METHODS: Registry[type[Method]] = Registry(
         "fedcrl": "semcom.methods.fedcrl:FedCRL",
     },
     base="semcom.methods.base:Method",
+    options="Hyper",
 )
 """Training methods: name -> subclass of `semcom.methods.base.Method`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from functools import lru_cache
@@ -39,9 +40,9 @@ def locate(config: RunConfig) -> RunConfig:
     found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
     found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
     for path, was in config.contents.items():
-        if path not in found:
+        if path not in found and path not in files.values():  # a file that is gone is its reader's to tell
             raise ConfigError(f"contents: {path!r} is not read by this run; leave contents empty")
-        field, now = found[path]
+        field, now = found.get(path, ("", was))
         if was != now:
             change = "is not what it was when this configuration was resolved"
             raise ConfigError(f"{field}: {path!r} {change}; leave contents empty to take it as it is now")
@@ -79,15 +80,19 @@ def _is_there(path: str) -> bool:
 def _digest(field: str, path: str) -> str:
     """Return the digest of a file, or of the images in a folder: their names and contents."""
     try:
-        found = image_files(Path(path)) if os.path.isdir(path) else [Path(path)]
-        return _digest_of(path, tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in found))
+        versions = ((file, file.stat().st_size, file.stat().st_mtime_ns) for file in _files(path))
+        return _digest_of(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=64)
-def _digest_of(path: str, versions: tuple[tuple[Path, int, int], ...]) -> str:
+def _digest_of(path: str, versions: str) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if not os.path.isdir(path):
         return digest_of_file(Path(path))
-    return digest({file.relative_to(path).as_posix(): file for file, *_ in versions})
+    return digest({file.relative_to(path).as_posix(): file for file in _files(path)})
+
+
+def _files(path: str) -> list[Path]:
+    return image_files(Path(path)) if os.path.isdir(path) else [Path(path)]

@@ -22,7 +22,7 @@ from semcom.files import (
     METRICS,
     SUMMARY,
     append,
-    check_folder,
+    refuse_file,
     remove_leftovers,
     sync,
     write_atomically,
@@ -67,7 +67,7 @@ class Folder:
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
-        check_folder(self.path)
+        refuse_file(self.path)
         stored = self.path / CONFIG
         if not stored.exists():
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]

@@ -1,7 +1,8 @@
 """Settings that would do nothing: each is refused, unless it is the default.
 
 A default is never refused, since it stands in every stored configuration. Two kinds of neutral values pass too, since
-sweeps go over them: a weight or a count of zero, which switches a part of a method off, and a schedule that goes beyond
+sweeps go over them: a weight or a count of zero, which switches a part of a method off (what else is set for that part
+is refused), and a schedule that goes beyond
 the run's last round, or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused,
 which say where and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 from channels import LINKS
 from semcom.config import COMMON, ConfigError, Resolved, TrainConfig
-from semcom.config.options import spelled
+from semcom.config.options import default_of, spelled
 from semcom.methods.base import Method
 
 
@@ -112,4 +113,4 @@ def _refuse(name: str, config: Resolved, why: str, *default: Any) -> None:
 
 
 def _default(part: Any, name: str) -> Any:
-    return next(f.default for f in dataclasses.fields(part) if f.name == name)
+    return next(default_of(f) for f in dataclasses.fields(part) if f.name == name)

@@ -51,15 +51,15 @@ def check_size(config: Resolved) -> None:
 
 def check_processes(field: str, number: int, own: int = 0) -> None:
     """Refuse more processes of torch than the memory holds, each with so many bytes of its `own`; see `check_size`."""
-    _compare(field, number, "such processes take", number * (PROCESS + own))
+    _compare(field, number, "so many processes take", number * (PROCESS + own))
 
 
 def check_work(config: Resolved, images: Images, device: torch.device) -> None:
     """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size` does."""
     for encoder in dict.fromkeys(config.model.encoder.split(",")):
         _check_model(config, encoder, images.members, device)
-    link = build_link(config)
-    for option, needed in link.takes(config.train.batch_size, config.model.features).items():
+    link, batch = build_link(config), min(config.train.batch_size, int(images.members.train.sizes.max()))
+    for option, needed in link.takes(batch, config.model.features).items():
         _compare(f"channel.{spelled(option)}", getattr(link.options, option), "a mini-batch takes", needed, device)
     steps, epochs = config.train.local_steps, config.train.local_epochs
     largest = max(epochs) if isinstance(epochs, tuple) else epochs or 1

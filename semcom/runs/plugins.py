@@ -91,8 +91,11 @@ def _sources(name: str) -> dict[str, Path]:
         finder = ModuleFinder([os.path.dirname(name)], excludes=_OURS)
         finder.run_script(name)
         files = {module: getattr(found, "__file__", None) for module, found in finder.modules.items()}
-        return {module: Path(file) for module, file in files.items() if file}
+        return {module: Path(file) for module, file in sorted(files.items()) if file}
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
         return {name: Path(top.__file__)} if top.__file__ else {}
-    return {path.relative_to(folder).as_posix(): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
+    found = {
+        path.relative_to(folder).as_posix(): path for folder in top.__path__ for path in Path(folder).rglob("*.py")
+    }
+    return dict(sorted(found.items()))

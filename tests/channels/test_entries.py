@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -72,16 +72,33 @@ class Undecorated(Whole):
         m: float = 1.0
 
 
+class Derived(Whole):
+    """An option that nobody can set."""
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        m: float = field(default=1.0, init=False)
+
+
+class Unreadable(Whole):
+    """An option of a type that is not there."""
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        m: Nowhere = 1.0  # type: ignore[name-defined]  # noqa: F821
+
+
 class Fine(Whole):
     """An entry with options."""
 
     @dataclass(frozen=True)
     class Options(BaseOptions):
         m: float = 1.0
+        ks: tuple[int, ...] = field(default_factory=tuple)
 
 
 PLACE = f"{__name__}.Base"
-SUBCLASSES = functools.partial(Registry[Any], "thing", {}, base=f"{__name__}:Base")
+SUBCLASSES = functools.partial(Registry[Any], "thing", {}, base=f"{__name__}:Base", options="Options")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +111,12 @@ SUBCLASSES = functools.partial(Registry[Any], "thing", {}, base=f"{__name__}:Bas
         (Base, "Base lacks `end` and `start`, which every thing has"),
         (Plain, "Plain.Options is no dataclass; write @dataclass(frozen=True) above it"),
         (Forgotten, "Forgotten.Options is no dataclass; write @dataclass(frozen=True) above it"),
-        (Undecorated, "Undecorated.Hyper is no dataclass; write @dataclass(frozen=True) above it"),
+        (Undecorated, "it declares Hyper; the options of a thing are called Options"),
+        (Derived, "Derived.Options.m cannot be set (init=False); work it out where it is used"),
+        (
+            Unreadable,
+            "Unreadable.Options: the types of its fields cannot be read (NameError: ",
+        ),
         (Required, "Required.Options.m has no default"),
     ],
 )
@@ -102,7 +124,7 @@ def test_what_could_not_be_used_is_refused_where_it_is_registered(entry: Any, me
     registry = SUBCLASSES()
     with pytest.raises(ValueError) as stop:
         registry.register("mine")(entry)
-    assert str(stop.value) == f"thing 'mine': {message}" and "mine" not in registry
+    assert str(stop.value).startswith(f"thing 'mine': {message}") and "mine" not in registry
 
 
 def test_what_can_be_used_is_not() -> None:
@@ -114,6 +136,7 @@ def test_what_can_be_used_is_not() -> None:
 def test_without_a_base_entries_are_functions() -> None:
     registry = Registry[Any]("thing", {})
     assert registry.register("mine")(len) is len
+    assert registry.register("with")(Plain) is Plain, "where nobody asks for options, Options is just a name"
     with pytest.raises(ValueError, match="^thing 'other': 3 is no function$"):
         registry.register("other")(3)
 

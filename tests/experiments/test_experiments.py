@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from experiments.base import SCALES, Experiment, Grid, set_fields
+from experiments.base import SCALES, Experiment, Grid, field_of, set_fields
 from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
@@ -114,3 +114,21 @@ def test_scales_of_other_names_come_after_the_known_ones() -> None:
     assert Experiment("x", "", "", ("fedcl",), {"mine": grid, "a": grid}).scale() == "mine"
     with pytest.raises(ConfigError, match=r"^scales: x has none; "):
         Experiment("x", "", "", ("fedcl",)).scale()
+
+
+def test_axes_are_tuples_of_values() -> None:
+    grid = Grid(RunConfig(), {"seed": range(2), "hyper.mu": [0.1]})  # type: ignore[dict-item]
+    entry = dataclasses.replace(EXPERIMENTS.get("demo"), methods=("fedprox",), scales={"smoke": grid})
+    assert entry.axes("smoke") == {"method": ("fedprox",), "seed": (0, 1), "hyper.mu": (0.1,)}
+    assert len(entry.grid("smoke", {"hyper.mu": 0.2})) == 2
+    with pytest.raises(ConfigError, match="^seed: it has no value; give one, or a tuple of them$"):
+        entry.grid("smoke", {"seed": ()})
+    nothing = dataclasses.replace(entry, scales={"smoke": Grid(RunConfig(), None)})  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="^vary: demo has None; give a table from fields to tuples of values$"):
+        nothing.axes("smoke")
+
+
+def test_fields_are_found_by_their_dotted_names() -> None:
+    config = set_fields(RunConfig(), {"hyper.lam": 0.5, "partition.ways": 4, "train.rounds": 3})
+    names = ("hyper.lam", "partition.ways", "train.rounds", "seed", "channel.m", "hyper.mu", "nothing.at.all")
+    assert [field_of(config, name) for name in names] == [0.5, 4, 3, 0, None, None, None]

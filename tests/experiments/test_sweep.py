@@ -377,6 +377,6 @@ def test_more_processes_than_runs_are_not_started(
     sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
     assert given == [9]
     monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
-    with pytest.raises(ConfigError, match=r"^jobs: 3 is too large: such processes take at least 0.6 GiB, and 0.6 GiB"):
+    with pytest.raises(ConfigError, match="^jobs: 3 is too large: so many processes take at least 0.6 GiB"):
         sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
     assert given == [9] and not (tmp_path / "few").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from experiments.base import Experiment, Grid
 from experiments.registry import EXPERIMENTS
 from figures.accuracy_snr import accuracy_snr
 from figures.registry import FIGURES, drawing_of
-from semcom.config import ConfigError, RunConfig
+from semcom.config import ChannelConfig, ConfigError, RunConfig
 
 
 def source(
@@ -48,6 +49,21 @@ def test_a_figure_of_something_else_is_refused(
     with pytest.raises(ConfigError) as error:
         drawing_of(entry)
     assert str(error.value).startswith(message)
+
+
+def test_an_axis_is_checked_before_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    for values in (9.0, "0:18", ()):
+        with pytest.raises(ConfigError, match="^channel.snr_db: mine varies it over .*; give a tuple of values$"):
+            drawing_of(source("mine", values=values))  # type: ignore[arg-type]
+
+
+def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    base = RunConfig(channel=ChannelConfig(snr_db="0:18"))
+    fixed = dataclasses.replace(source("mine"), scales={"smoke": Grid(base, {})})
+    with pytest.raises(ConfigError, match="^figure: mine cannot place channel.snr_db '0:18'; give finite numbers$"):
+        drawing_of(fixed)
 
 
 def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:

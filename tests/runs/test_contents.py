@@ -271,3 +271,11 @@ def test_the_fields_that_differ_are_named(tmp_path: Path) -> None:
         run(worlds.request("fedprox", hyper={"mu": 2.0}, out=str(tmp_path)))
     with pytest.raises(ConfigError, match=r"train.lr-milestones: \[\] there, \[2\] here; train.lr-decay"):
         run(worlds.request(out=str(tmp_path), train={"rounds": 3, "lr_milestones": (2,), "lr_decay": 0.5}))
+
+
+def test_a_file_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
+    images(tmp_path / "set")
+    config = resolve(RunConfig(method="local", device="cpu", data=DataConfig(name=str(tmp_path / "set"))))
+    shutil.rmtree(tmp_path / "set")
+    with pytest.raises(ConfigError, match="^data.name"):
+        run(config)

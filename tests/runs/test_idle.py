@@ -40,7 +40,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     (
         "local",
         {"partition": {"kind": "iid", "test": "own", "test_fraction": 0.5}},
-        "partition.test-fraction: 0.5 has no effect with partition.test own; that takes merged",
+        "partition.test-fraction: 0.5 has no effect with partition.test own; it has one with merged",
     ),
     ("local", {"partition": {"scarce_fraction": 0.5}}, "partition.scarce-fraction: 0.5 has no effect, as no client is"),
     ("local", {"data": {"size": 64}}, "data.size: not for digits, which takes no options"),
@@ -100,30 +100,38 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("fedcl", {"hyper": {"centroids": "mean", "scg_loss": "infonce"}}, "method.scg-loss: 'infonce' has no effect"),
     ("fedcl", {"hyper": {"centroids": "mean", "scg_steps": 2}}, "method.scg-steps: 2 has no effect"),
     ("fedcl", {"hyper": {"centroids": "mean", "scg_lr": 0.1}}, "method.scg-lr: 0.1 has no effect"),
-    ("fedcl", {"hyper": {"tau": 0.5}}, "method.tau: 0.5 has no effect with method.scg-loss letter; that takes infonce"),
+    (
+        "fedcl",
+        {"hyper": {"tau": 0.5}},
+        "method.tau: 0.5 has no effect with method.scg-loss letter; it has one with",
+    ),
     (
         "fedcl",
         {"hyper": {"lam": 0.0, "scg_lr": 5.0}},
-        "method.scg-lr: 5.0 has no effect with method.lam 0.0; that",
+        "method.scg-lr: 5.0 has no effect with method.lam 0.0; it",
     ),
     ("fedcl", {"hyper": {"lam": 0.0, "reduction": "mean"}}, "method.reduction: 'mean' has no effect with method.lam"),
     (
         "fedcl",
         {"hyper": {"lam": 0.0, "warmup": 2}},
-        "method.warmup: 2 has no effect with method.lam 0.0; that takes any",
+        "method.warmup: 2 has no effect with method.lam 0.0; it has",
     ),
     (
         "moon",
         {"hyper": {"mu": 0.0, "tau": 2.0}},
-        "method.tau: 2.0 has no effect with method.mu 0.0; that takes anything",
+        "method.tau: 2.0 has no effect with method.mu 0.0; it has",
     ),
     (
         "fedala",
         {"hyper": {"p": 0, "eta": 2.0}},
-        "method.eta: 2.0 has no effect with method.p 0; that takes anything but",
+        "method.eta: 2.0 has no effect with method.p 0; it has",
     ),
     ("fedala", {"hyper": {"eta": 0.0, "s": 0.5}}, "method.s: 0.5 has no effect with method.eta 0.0"),
-    ("perfedavg", {"hyper": {"delta": 0.5}}, "method.delta: 0.5 has no effect with method.variant fo; that takes hf"),
+    (
+        "perfedavg",
+        {"hyper": {"delta": 0.5}},
+        "method.delta: 0.5 has no effect with method.variant fo; it has one",
+    ),
     ("fedcosr", {"hyper": {"local_aggregation": False, "gamma": 0.5}}, "method.gamma: 0.5 has no effect"),
     ("repper", {"hyper": {"head": "svm", "head_lr": 0.5}}, "method.head-lr: 0.5 has no effect with method.head svm"),
     ("repper", {"hyper": {"head": "lr", "head_epochs": 3}}, "method.head-epochs: 3 has no effect"),
@@ -154,6 +162,7 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
     ("fedavg", {"train": {"eval_clients": 19}}),
     ("fedcl", {"hyper": {"centroids": "none", "lam": 0.0}}),  # what holds anyway
     ("fedcl", {"hyper": {"lam": 0.0}}),
+    ("fedcl", {"hyper": {"lam": 0.0, "source": "pass"}}),  # which costs another uplink
     ("fedcl", {"hyper": {"scg_loss": "infonce", "tau": 0.5}}),
     ("moon", {"hyper": {"mu": 0.5, "tau": 2.0}}),
     ("fedala", {"hyper": {"p": 1, "eta": 2.0, "s": 0.5, "cap": 3}}),

@@ -46,7 +46,7 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
     ({"new_clients": 10**10}, "new-clients: 10000000000 is too large: .* take at least 3,725.3 GiB"),
     ({"new_clients": 10**10, "channel": {"snr_db": ",".join(["9"] * 20)}}, "new-clients: 10000000000 is too large"),
     ({"clients": 10**10, "channel": {"kind": "ofdm"}}, "clients: 10000000000 is too large"),
-    ({"processes": 1000, "clients": 1000}, "processes: 1000 is too large: such processes take at least 195.7 GiB"),
+    ({"processes": 1000, "clients": 1000}, "processes: 1000 is too large: so many processes take at least 195.7 GiB"),
     (
         {"model": {"features": 10**6}},
         r"model.features: 1000000 is too large: the network dcgan of 4,106,657,930 numbers",
@@ -85,6 +85,11 @@ def test_what_is_too_large_is_refused_with_what_it_takes(fields: dict[str, Any],
     line = str(stop.value)
     assert "\n" not in line and not out.exists()
     assert "cannot be made" in line or "is more than" in line or line.endswith("GiB, and 1.0 GiB are free")
+
+
+def test_a_batch_takes_no_more_than_the_clients_images() -> None:
+    config = worlds.request("local", train={"batch_size": 10**9}, channel={"kind": "ofdm", "subcarriers": 100})
+    assert check_work(config, read_images(config), CPU) is None
 
 
 def test_many_clients_are_not_too_many() -> None:

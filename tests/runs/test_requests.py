@@ -9,14 +9,15 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig, run_hash, to_dict
+from semcom.config import ConfigError, ModelConfig, RunConfig, TrainConfig, differences, run_hash, to_dict
+from semcom.config.options import plain
 from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
@@ -109,6 +110,10 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
         int
     ]
     assert refused({"train": {"lr": 10**400}}).startswith("train.lr: 1000")
+    assert plain([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0) and repr(plain(2.0, Literal[1, 2])) == "2"
+    assert differences(whole, dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))) == [
+        "method.mu: 1.0 there, 1 here"
+    ]
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True)])
