@@ -17,7 +17,7 @@ SCALES = ("smoke", "small", "paper")
 two; the paper's own numbers. An experiment may have others."""
 
 Train = Callable[[RunConfig], object]
-"""Function that carries out one run and leaves summary.json in the `out` of its configuration."""
+"""Function that carries out one run and leaves summary.json in its `out`: `semcom.runs.folder.write_summary`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class Experiment:
     figure: str | None = None
     """The figure (of `figures.registry`) that is rendered after a sweep."""
     train: Train | None = None
-    """Function that carries out a run (None: `semcom.run`)."""
+    """Function that carries out a run and leaves its summary by `semcom.runs.folder.write_summary` (None:
+    `semcom.run`)."""
 
     def offered(self) -> list[str]:
         """Return the names of the scales: those of `SCALES`, the cheapest first, then others as they are declared.

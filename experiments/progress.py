@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR, SUMMARY
+from semcom.files import ERROR
 from semcom.runs.folder import read_summary
 
 
@@ -22,8 +22,11 @@ def run_folder(config: RunConfig) -> Path:
 
 
 def is_finished(config: RunConfig) -> bool:
-    """Return whether a run has left its summary."""
-    return (run_folder(config) / SUMMARY).is_file()
+    """Return whether a run has left its summary; a damaged one, or another run's, is none."""
+    try:
+        return read_summary(run_folder(config), run_hash(config)) is not None
+    except RunError:
+        return False
 
 
 def describe(config: RunConfig) -> str:
@@ -77,12 +80,8 @@ class SweepProgress:
 
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
-        try:
-            found = read_summary(run_folder(config)) or {}
-        except RunError as error:
-            return self.fail(config, str(error))
-        accuracy = f", accuracy {100 * found['accuracy']:.1f} %" if "accuracy" in found else ""
-        return self._report(config, describe(config) + accuracy)
+        found = read_summary(run_folder(config)) or {}
+        self._report(config, f"{describe(config)}, accuracy {100 * found['accuracy']:.1f} %")
 
     def _report(self, config: RunConfig, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""

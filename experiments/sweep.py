@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 
 import semcom
+from channels.options import POSITIVE
 from experiments import results, table
 from experiments.base import Experiment, Train, set_fields
 from experiments.cost import work
@@ -19,7 +25,10 @@ from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
 from semcom.files import REPORT, SWEEP, TABLE, refuse_file, write_atomically
-from semcom.runs.folder import read_summary
+from semcom.runs.folder import LOCK, read_summary
+
+OWNER = ".owner"
+"""File of a sweep's folder that says which process is at work in it."""
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
@@ -52,6 +61,7 @@ def sweep(
     out: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     train: Train | None = None,
+    limit_minutes: float | None = None,
 ) -> Path:
     """Carry out an experiment's grid and write its table; runs that are finished already are not run again.
 
@@ -67,6 +77,8 @@ def sweep(
         out: folder of the results (None: results/<name>-<scale>).
         overrides: dotted field -> value, see `Experiment.grid`.
         train: function that carries out one run (None: the experiment's own, or `semcom.run`).
+        limit_minutes: time after which a run is stopped; it counts as failed, and the same call goes on where it
+            stopped (None: none).
 
     Returns:
         The path of results.parquet.
@@ -80,6 +92,8 @@ def sweep(
     folder = Path(out).expanduser() if out is not None else Path("results") / f"{name}-{scale}"
     origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     check_workers(jobs, backend)
+    if limit_minutes is not None and not POSITIVE.accepts(limit_minutes):
+        raise ConfigError(f"limit-minutes: {limit_minutes!r} is not {POSITIVE.wanted}")
     check_folder(folder, origin)
     runs = plan(chosen, scale, folder, overrides)
     jobs = max(1, min(jobs, sum(not is_finished(config) for config in runs.values())))
@@ -88,10 +102,40 @@ def sweep(
 
         check_processes("jobs", jobs)
     check_data(runs.values())
-    write_atomically(folder / SWEEP, json.dumps(origin, indent=2) + "\n")
-    errors = carry_out(runs, jobs=jobs, backend=backend, train=train or chosen.train or semcom.run)
-    rows = [_row(config, origin, errors.get(key)) for key, config in runs.items()]
-    return _store(chosen, results.table(rows), folder)
+    with _alone_in(folder):
+        check_folder(folder, origin)  # another sweep may have had it in the meantime
+        write_atomically(folder / SWEEP, json.dumps(origin, indent=2) + "\n")
+        carry = train or chosen.train or semcom.run
+        errors = carry_out(runs, jobs=jobs, backend=backend, train=carry, limit_minutes=limit_minutes)
+        rows = [_row(config, origin, errors.get(key)) for key, config in runs.items()]
+        return _store(chosen, results.table(rows), folder)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other sweeps out of a folder; the operating system drops the lock with the process.
+
+    Raises:
+        ConfigError: another process is at work in it; nothing has been written.
+    """
+    owner = folder / OWNER
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, timeout=0)
+        lock.acquire()
+    except Timeout:
+        whose = owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
+        raise ConfigError(f"out: {whose} is at work in {folder}; wait for it, or give another folder") from None
+    except OSError as error:
+        raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
+    try:
+        now = datetime.now().isoformat(sep=" ", timespec="minutes")
+        with suppress(OSError):
+            owner.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
+        lock.release()
 
 
 def check_folder(folder: Path, origin: Mapping[str, str]) -> None:
@@ -154,8 +198,8 @@ def _row(config: RunConfig, origin: Mapping[str, str], error: str | None) -> dic
     """Return a run's row of the table; a summary that cannot be read is a failure too."""
     try:
         return results.row(config, origin, None if error else read_summary(run_folder(config)), error)
-    except RunError as unreadable:
-        return results.row(config, origin, None, str(unreadable))
+    except RunError as damaged:
+        return results.row(config, origin, None, str(damaged))
 
 
 def _store(chosen: Experiment, frame: pd.DataFrame, folder: Path) -> Path:

@@ -7,13 +7,11 @@ others, and what is sent is all that tells them apart.
 
 from __future__ import annotations
 
-import json
-
 import semcom
 from experiments.base import Experiment, Grid, set_fields
 from experiments.progress import run_folder
-from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.files import SUMMARY, write_atomically
+from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
+from semcom.runs.folder import write_summary
 
 SNRS = (0.0, 9.0, 18.0)
 """SNRs of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
@@ -36,7 +34,7 @@ def train_and_send(config: RunConfig) -> None:
     if config.channel.kind == "ideal":
         with alone():
             summary = {**summary, "images": image_curves(result, SNRS, USES)}
-    write_atomically(folder / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    write_summary(folder, {**summary, "hash": run_hash(config)})
 
 
 def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:

@@ -14,18 +14,23 @@ from semcom.config.errors import ConfigError
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 """Files of a run's folder."""
+PREVIOUS = "checkpoint.previous.pt"
+"""The checkpoint before the newest one."""
 ERROR = "error.txt"
-"""File that a failed run of a sweep leaves in its folder: one line, then the traceback."""
+"""File that a failed run leaves in its folder: one line, then the traceback."""
 SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
 """Files of a sweep's folder: what is swept, a row per run, the accuracies as text."""
 
 
-def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO], object]) -> Path:
+def write_atomically(
+    path: Path | str, content: str | bytes | Callable[[BinaryIO], object], previous: Path | None = None
+) -> Path:
     """Write a file under a temporary name beside it, sync and rename it; make its folder if there is none.
 
     Args:
         path: the file.
         content: text, bytes, or a function that writes to the open file.
+        previous: what the file that lies there is renamed to (None: it is overwritten).
 
     Returns:
         `path`.
@@ -44,6 +49,8 @@ def write_atomically(path: Path | str, content: str | bytes | Callable[[BinaryIO
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -80,6 +87,13 @@ def remove_leftovers(path: Path) -> None:
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         if part.name.split(".")[-2].isdigit():
             part.unlink(missing_ok=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, `name.ext` to `name.damaged.ext`, and return where it lies now."""
+    aside = path.with_name(f"{path.stem}.damaged{path.suffix}")
+    os.replace(path, aside)
+    return aside
 
 
 def append(path: Path, line: bytes) -> None:

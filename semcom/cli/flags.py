@@ -62,6 +62,8 @@ class SweepFlags:
     semcom list experiments EXPERIMENT (None: the first of these that it has)."""
     jobs: int = 1
     """Largest number of runs that train at the same time, each in a process of its own."""
+    limit_minutes: float | None = None
+    """Minutes after which a run is stopped; the same command goes on where it stopped (None: none)."""
     backend: Literal["loky", "ray"] = "loky"
     """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
     out: str | None = None

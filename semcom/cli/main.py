@@ -1,4 +1,7 @@
-"""The command `semcom` and its exit status: 0 done, 1 the work failed, 2 the request was wrong, 130 interrupted."""
+"""The command `semcom` and its exit status.
+
+0: done; 1: the work failed; 2: the request was wrong; 130: interrupted; 75: stopped by SIGTERM or SIGHUP.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import semcom
 from channels.registry import unknown
 from semcom.config import ConfigError, RunError
 from semcom.packages import hidden
+from semcom.runs.stop import STATUS, Stopped, stoppable
 
 if TYPE_CHECKING:
     from channels.registry import Registry
@@ -44,25 +48,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        _dispatch(words)
-        sys.stdout.flush()
+        with stoppable():
+            _dispatch(words)
+            sys.stdout.flush()
     except ConfigError as error:
         return _fail(error, 2)
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             return _reader_gone()
         return _fail(error, 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+    except KeyboardInterrupt as stop:
+        return _fail(_ended("interrupted", stop), 130)
+    except Stopped as stop:
+        return _fail(_ended(f"stopped by {stop.signal}", stop), STATUS)
     except SystemExit as stop:  # tyro printed its help
         return stop.code if isinstance(stop.code, int) else 0
     return 0
 
 
+def _ended(how: str, stop: BaseException) -> str:
+    """Return how a signal ended the work, and what is kept of it."""
+    return "; ".join([how, *getattr(stop, "__notes__", ())])
+
+
 def _fail(error: object, status: int) -> int:
     """Print one line and hand the exit status on."""
     text = " ".join(str(error).split()) or type(error).__name__
-    print(f"semcom: error: {text}" if status != 130 else f"semcom: {text}", file=sys.stderr)
+    print(f"semcom: {text}" if status in (130, STATUS) else f"semcom: error: {text}", file=sys.stderr)
     return status
 
 
@@ -162,7 +174,13 @@ def sweep(words: list[str]) -> None:
     with _logging(early.log_level):
         chosen = {field: value for field, value in overrides.items() if value is not None}
         table = carry_out(
-            name, scale=wanted.scale, jobs=wanted.jobs, backend=wanted.backend, out=wanted.out, overrides=chosen
+            name,
+            scale=wanted.scale,
+            jobs=wanted.jobs,
+            backend=wanted.backend,
+            out=wanted.out,
+            overrides=chosen,
+            limit_minutes=wanted.limit_minutes,
         )
         print(f"table: {table}")
         _draw(drawing.name if drawing else None, results=table, out=table.parent)

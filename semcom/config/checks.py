@@ -30,6 +30,7 @@ RANGES: dict[Rule, tuple[str, ...]] = {
     POSITIVE: (
         "train.lr",
         "train.lr_decay",
+        "train.checkpoint_minutes",
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",

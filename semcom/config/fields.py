@@ -119,7 +119,9 @@ class TrainConfig:
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
     checkpoint_every: int = 10
-    """Rounds between checkpoints; there is one at the end too."""
+    """Largest number of rounds between checkpoints; there is one at the end too."""
+    checkpoint_minutes: float = 10.0
+    """Largest number of minutes between checkpoints; they are written at the ends of rounds."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
 from semcom.config.options import plain, spelled
 
-NOT_IDENTITY = ("out", "device", "chunk", "processes", "store", "data.root")
+NOT_IDENTITY = (
+    *("out", "device", "chunk", "processes", "store", "data.root"),
+    *("train.checkpoint_every", "train.checkpoint_minutes"),
+)
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
 BY_CONTENT = ("plugins", "data.name", "new_data", "partition.options.path")

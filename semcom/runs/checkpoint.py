@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,13 @@ from torch import Tensor
 from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.store.population import Cohort, Population, Resting
-from semcom.engine.store.rows import MISFIT
-from semcom.files import write_atomically
+from semcom.engine.store.rows import MISFIT, Slot
+from semcom.files import PREVIOUS, write_atomically
 from semcom.runs.seal import is_sealed, write_sealed
+
+
+class Damaged(RunError):
+    """A file that is no checkpoint, or not what was written."""
 
 
 def state_dict(state: Any) -> dict[str, Any]:
@@ -89,15 +95,48 @@ def _fit(like: Tensor, value: Any) -> Tensor:
     return value.to(like.device)
 
 
+def in_file(state: Any) -> list[Slot]:
+    """Return the handles of a State's rows that lie in a file: while they are held, nothing is written over them."""
+    return [handle for cohort, _ in _resting(state) for handle in cohort.own.in_file()]
+
+
+def claim(state: Any, path: Path) -> list[Slot]:
+    """Return the handles of rows in a file of which an older checkpoint of the same run says where they lie.
+
+    Args:
+        state: what has been restored from the newest checkpoint.
+        path: of the older one; if it is missing or damaged, nothing is held for it.
+    """
+    with suppress(RunError):
+        found = _resting(state, load(path).get("state"))
+        return [handle for cohort, rows in found for handle in cohort.own.claim(rows, cohort.ids)]
+    return []
+
+
+def _resting(state: Any, values: Any = None) -> Iterator[tuple[Resting, Any]]:
+    """Yield the cohorts at rest of a State, each with the rows that `values` of `state_dict` have for it."""
+    for field in dataclasses.fields(state):
+        value, stored = getattr(state, field.name), _item(values, field.name)
+        if isinstance(value, Population):
+            for i, cohort in enumerate(value.cohorts):
+                if isinstance(cohort, Resting):
+                    yield cohort, _item(_item(stored, str(i)), "rows")
+        elif dataclasses.is_dataclass(value):
+            yield from _resting(value, stored)
+
+
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint atomically, with a digest of all its bytes. Raises OSError, as the system reported it."""
-    write_atomically(path, lambda file: write_sealed(content, file))
+    """Write a checkpoint atomically, with a digest of all its bytes; the one that lies there is kept as `PREVIOUS`.
+
+    Raises OSError, as the system reported it.
+    """
+    write_atomically(path, lambda file: write_sealed(content, file), previous=path.with_name(PREVIOUS))
 
 
 def load(path: Path) -> dict[str, Any]:
     """Read what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
 
-    Raises RunError for any other file, and for one with a single bit changed.
+    Raises Damaged for any other file, and for one with a single bit changed; RunError for one that cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -107,9 +146,9 @@ def load(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:
         reason = type(error).__name__
-        raise RunError(f"{path}: not a readable checkpoint ({reason}); move it away to start again") from error
+        raise Damaged(f"{path}: not a readable checkpoint ({reason}); move it away to start again") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path}: not a checkpoint, or a damaged one; move it away to start again")
+        raise Damaged(f"{path}: not a checkpoint, or a damaged one; move it away to start again")
     return content
 
 

@@ -1,14 +1,17 @@
-"""A run's folder: config.json, metrics.jsonl, summary.json, checkpoint.pt."""
+"""A run's folder: config.json, metrics.jsonl, summary.json, checkpoint.pt and the checkpoint before it."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
+import logging
+import math
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,15 +22,18 @@ from semcom.config import ConfigError, RunConfig, RunError, differences, from_di
 from semcom.files import (
     CHECKPOINT,
     CONFIG,
+    ERROR,
     METRICS,
     SUMMARY,
     append,
     refuse_file,
     remove_leftovers,
+    set_aside,
     sync,
     write_atomically,
 )
 
+LOG = logging.getLogger(__name__)
 LOCK = ".lock"
 SHOWN = 3
 """Number of fields that are named where a folder holds another run."""
@@ -139,10 +145,20 @@ class Folder:
             with writing(name):
                 if not path.exists() or path.read_bytes() != text.encode():
                     write_atomically(path, text)
+        (self.path / ERROR).unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any] | None:
-        """Return what `read_summary` finds in this folder."""
-        return read_summary(self.path)
+        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning."""
+        try:
+            return read_summary(self.path, run_hash(self.config))
+        except RunError as error:
+            LOG.warning("%s; it is now %s, and the run is finished again", error, set_aside(self.path / SUMMARY).name)
+            return None
+
+    def complain(self, text: str) -> None:
+        """Leave the traceback of a failure, if the disk takes it."""
+        with suppress(OSError):
+            write_atomically(self.path / ERROR, text)
 
     def finished_on(self) -> date:
         """Return the day on which the summary of a finished run was written."""
@@ -175,23 +191,67 @@ class Folder:
     def finish(self, summary: dict[str, Any]) -> None:
         """Write summary.json: the run is done."""
         with writing(SUMMARY):
-            write_atomically(self.path / SUMMARY, json.dumps(summary, indent=2) + "\n")
+            write_summary(self.path, summary)
 
 
-def read_summary(folder: Path) -> dict[str, Any] | None:
-    """Return the summary of the finished run in a folder; None where no run has finished.
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
+    """Write summary.json, with a digest of all that it holds, and return its path.
+
+    Args:
+        folder: of the run.
+        summary: as docs/metrics.md has it; `accuracy` and `hash` (of the resolved configuration) at least.
 
     Raises:
-        RunError: the file is no JSON object.
+        OSError: it could not be written; no half of it is there.
+    """
+    plain = json.loads(json.dumps(summary))  # as it will be read
+    values = {name: value for name, value in plain.items() if name != "digest"}
+    text = json.dumps({**values, "digest": _digest(values)}, indent=2)
+    return write_atomically(folder / SUMMARY, text + "\n")
+
+
+def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
+    """Return the summary of the finished run in a folder; None where no run has finished.
+
+    Args:
+        folder: of the run.
+        expected: hash of the run that it has to be of (None: of any).
+
+    Raises:
+        RunError: the file is damaged, or of another run.
     """
     path = folder / SUMMARY
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    except ValueError as error:
-        raise RunError(f"{path}: not a summary ({error})") from None
-    if found is not None and not isinstance(found, dict):
-        raise RunError(f"{path}: not a summary (it holds no JSON object)")
-    return found
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is damaged ({error})") from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    if problem := _summary_problem(found, expected):
+        raise RunError(f"{path} is damaged ({problem})")
+    return {name: value for name, value in found.items() if name != "digest"}
+
+
+def _summary_problem(found: Any, expected: str | None) -> str | None:
+    """Return what is wrong with the content of summary.json; None: nothing is."""
+    if not isinstance(found, dict):
+        return "it holds no JSON object"
+    if found.get("digest") != _digest({name: value for name, value in found.items() if name != "digest"}):
+        return "its digest is not that of its content"
+    accuracy = found.get("accuracy")
+    if not isinstance(accuracy, int | float) or not math.isfinite(accuracy):
+        return f"its accuracy is {accuracy!r}"
+    if expected is not None and found.get("hash") != expected:
+        return f"it is of run {found.get('hash')}, not of {expected}"
+    return None
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """Return the digest of a summary's values, as they come back from JSON."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(lines: Iterable[dict[str, Any]]) -> str:

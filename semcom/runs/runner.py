@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -15,11 +16,12 @@ from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict,
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import ALONE, Team, launched_rank, team
+from semcom.engine.host.ranks import ALONE, Team, WorkerLost, launched_rank, team
+from semcom.engine.store.rows import Slot
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.files import CHECKPOINT
+from semcom.files import CHECKPOINT, PREVIOUS, set_aside
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint
@@ -30,6 +32,7 @@ from semcom.runs.limits import MemoryShort, check_work, within_memory
 from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve
 from semcom.runs.result import Result
+from semcom.runs.stop import Stopped, held, stoppable
 
 OnRound = Callable[[dict[str, Any]], None]
 LOG = logging.getLogger(__name__)
@@ -46,7 +49,9 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
 
     Raises:
         ConfigError: the request is wrong (nothing has been written then).
-        RunError: the work failed, for example by divergence or a full disk; the last good state is kept.
+        RunError: the work failed: it diverged, the disk is full, the method raised something, a process was lost. The
+            last good state is kept.
+        KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
     """
     config = resolve(config)
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
@@ -54,13 +59,41 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
         folder.check()
     device = find_device(config.device)
     clock = Clock(profile, device)
-    with clock("setup"), within_memory():
-        keep_freed_memory()
-        images = read_images(config)
-        check_work(config, images, device)
-    others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
-    with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
-        return Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks).run()
+    runner: Runner | None = None
+    try:
+        with stoppable():
+            with clock("setup"), within_memory():
+                keep_freed_memory()
+                images = read_images(config)
+                check_work(config, images, device)
+            others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
+            with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
+                runner = Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks)
+                return runner.run()
+    except ConfigError:
+        raise
+    except (KeyboardInterrupt, Stopped) as stop:
+        if runner is not None:
+            stop.add_note(f"last good state: {runner.kept()}")
+        raise
+    except (Exception, SystemExit) as error:  # SystemExit: a method that calls sys.exit
+        if runner is None or (isinstance(error, RunError) and not isinstance(error, UNPLACED)):
+            raise
+        raise RunError(f"{runner.where()}: {_told(error)}; last good state: {runner.kept()}") from error
+
+
+UNPLACED = (WriteError, MemoryShort, WorkerLost)
+"""Errors that do not tell when they came, nor what is kept."""
+
+
+def _told(error: BaseException) -> str:
+    """Return an error in a line; one that nobody foresaw with its type and its place."""
+    if isinstance(error, (*UNPLACED, Diverged)):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    last = [*frames, *(frame for frame in frames if "site-packages" not in frame.filename)][-1]  # not torch's own
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' if text else ''}{text} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def work(ranks: Team, payload: bytes) -> None:
@@ -77,8 +110,9 @@ class Runner:
         newcomers: images of the clients that join at the end, if there are any.
         state: the method's, after the last whole round.
         progress: clock and counters at that time.
-        stored: round and state of the checkpoint in the folder. The state is held because rows that lie in a file are
-            only kept while a state has them, and the checkpoint says where they lie.
+        stored: round of the newest checkpoint in the folder.
+        rows: of each of the two checkpoints there, the newest first, the rows that lie in a file: they are only kept
+            while something refers to them, and the checkpoint says where they lie.
         stage: what is going on after the last round ("": a round is).
         last: views of the method's last stage, once it has been carried out.
     """
@@ -104,45 +138,50 @@ class Runner:
             self.state = self.method.setup(self.world)
         self.metrics: list[dict[str, Any]] = []
         self.progress = self._progress(0)
-        self.stored: tuple[int, Any] | None = None
+        self.stored: int | None = None
+        self.rows: list[list[Slot]] = []
+        self.kept_at = time.monotonic()
         self.stage = ""
         self.last: Mapping[str, View] | None = None
 
     def run(self) -> Result:
-        """Carry out all rounds that are not done yet, the method's last stage, new clients, then the summary."""
+        """Carry out all rounds that are not done yet, the method's last stage, new clients, then the summary.
+
+        Whatever ends it before its time, the last good state is kept.
+        """
         try:
             with within_memory():
                 summary = self._run()
-        except (WriteError, MemoryShort) as error:
-            raise RunError(f"{self._where()}: {error}; last good state: {self._kept()}") from error
+        except ConfigError:
+            raise
+        except BaseException as error:
+            with suppress(Exception):  # the first thing that went wrong is what has to be told
+                self._keep()
+            foreseen = isinstance(error, RunError | Diverged | KeyboardInterrupt | Stopped)
+            if self.folder is not None and not foreseen:
+                self.folder.complain(f"{_told(error)}\n\n{traceback.format_exc()}")
+            raise
         self.tally.team = ALONE  # the others have ended, or go their own way
         out = self.folder.path if self.folder else None
         return Result(self.config, summary, self.metrics, out, self.world, self._views)
 
     def _run(self) -> dict[str, Any]:
         """Do the work of `run`, where files may fail to be written; return the summary."""
-        try:
-            with self.clock("setup"):
-                summary = self._resume()
-            if summary is not None:
-                if self.folder:
-                    day, place = self.folder.finished_on(), self.folder.path
-                    LOG.warning("finished before: result of %s (%s), nothing was trained", place, day)
-                return summary
-            for round_ in range(self.progress["round"] + 1, self.rounds + 1):
-                self._round(round_)
-            finish = self._finish()
-            joined = self._join()
-        except KeyboardInterrupt:
-            self._keep()
-            raise
-        except Diverged as stop:
-            with suppress(WriteError):  # the first thing that went wrong is what has to be told
-                self._keep()
-            raise RunError(f"{self._where()}: {stop}; last good state: {self._kept()}") from None
+        with self.clock("setup"):
+            summary = self._resume()
+        if summary is not None:
+            if self.folder:
+                day, place = self.folder.finished_on(), self.folder.path
+                LOG.warning("finished before: result of %s (%s), nothing was trained", place, day)
+            return summary
+        for round_ in range(self.progress["round"] + 1, self.rounds + 1):
+            self._round(round_)
+        finish = self._finish()
+        joined = self._join()
         summary = self._summary(finish, joined)
         if self.folder:
-            self.folder.finish(summary)
+            with held():
+                self.folder.finish(summary)
         return summary
 
     def _round(self, round_: int) -> None:
@@ -157,13 +196,19 @@ class Runner:
                 views = self.method.views(state, self.world)
                 line |= {"views": evaluate(self.world.session, views)} if views else {}
         line["seconds"] = round(time.perf_counter() - begun, 4)
-        self._write(line)
-        self.state, self.progress = state, self._progress(round_)  # together: what a checkpoint stores
+        with held():  # together: what a checkpoint stores
+            self._write(line)
+            self.state, self.progress = state, self._progress(round_)
         if self.on_round:
             with self.clock("log"):
                 self.on_round(line)
-        if round_ % self.config.train.checkpoint_every == 0 or round_ == self.rounds:
+        if self._keeps(round_):
             self._keep()
+
+    def _keeps(self, round_: int) -> bool:
+        """Return whether a checkpoint is due after a round: by its number, by the time, or as the last one."""
+        train, minutes = self.config.train, (time.monotonic() - self.kept_at) / 60
+        return round_ % train.checkpoint_every == 0 or round_ == self.rounds or minutes >= train.checkpoint_minutes
 
     def _write(self, line: dict[str, Any]) -> None:
         """Add a line before its state is kept: one too many is cut off on resume, one too few would be missed."""
@@ -215,7 +260,7 @@ class Runner:
         self.stage = ""
         return found
 
-    def _where(self) -> str:
+    def where(self) -> str:
         """Return the stage or round that an error names."""
         return self.stage or f"round {self.world.round}"
 
@@ -260,24 +305,26 @@ class Runner:
 
     def _keep(self) -> None:
         """Write the last good state, if there is a folder that has not got it."""
-        if self.folder is None or self._stored_round() == self.progress["round"]:
+        round_ = self.progress["round"]
+        if self.folder is None or self.stored == round_ or not round_:
             return
-        with self.clock("checkpoint"), self.folder.store() as path:
-            state = checkpoint.state_dict(self.state)
-            checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
-        self.stored = self.progress["round"], self.state
+        with held(), self.clock("checkpoint"):
+            with self.folder.store() as path:
+                state = checkpoint.state_dict(self.state)
+                checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
+            self.stored, self.rows, self.kept_at = (
+                round_,
+                [checkpoint.in_file(self.state), *self.rows[:1]],
+                time.monotonic(),
+            )
 
-    def _stored_round(self) -> int | None:
-        return None if self.stored is None else self.stored[0]
-
-    def _checkpoint_path(self) -> Path | None:
-        return None if self.folder is None else self.folder.path / CHECKPOINT
-
-    def _kept(self) -> str:
+    def kept(self) -> str:
         """Return words on the state that can be taken up again, and its place."""
         if self.folder is None:
             return f"round {self.progress['round']}, not stored (no out folder)"
-        return "none" if self.stored is None else f"round {self._stored_round()}, in {self.folder.path / CHECKPOINT}"
+        paths = [self.folder.path / name for name in (CHECKPOINT, PREVIOUS)]
+        path = next((path for path in paths if path.exists()), None)  # it may have been renamed, and no new one written
+        return "none" if self.stored is None else f"round {self.stored}, in {path}"
 
     def _resume(self) -> dict[str, Any] | None:
         """Take up a checkpoint, if the folder has one; return the summary of a run that is finished.
@@ -307,17 +354,39 @@ class Runner:
         summary = folder.summary()
         if summary is None:
             folder.begin(self.progress["round"])
-        elif self._stored_round() != self.rounds:
-            found = "missing" if self.stored is None else f"of round {self._stored_round()}"
+        elif self.stored is None:
             path = folder.path / CHECKPOINT
-            raise RunError(f"{path} is {found} though the run is finished; give another folder to train it again")
+            raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
+        elif self.stored != self.rounds:
+            LOG.warning("rounds %d to %d are trained again", self.stored + 1, self.rounds)
+            folder.begin(self.stored)
+            summary = None
         return summary, folder.metrics(self.progress["round"])
 
     def _checkpoint(self) -> dict[str, Any] | None:
-        """Return the folder's checkpoint, if it has one. Raises RunError where it is not of this run."""
-        path = self._checkpoint_path()
-        if path is None or not path.exists():
-            return None
+        """Return the newest checkpoint of the folder that is whole, if it has one.
+
+        A damaged one is put aside, with a warning, where the one before it is whole.
+
+        Raises:
+            RunError: none is whole, or it is of another run.
+        """
+        assert self.folder is not None
+        newest, before = (self.folder.path / name for name in (CHECKPOINT, PREVIOUS))
+        if not newest.exists():
+            return self._read(before) if before.exists() else None
+        try:
+            return self._read(newest)
+        except checkpoint.Damaged as error:
+            if not before.exists():
+                raise
+            content = self._read(before)
+            place, round_ = set_aside(newest).name, content["progress"]["round"]
+            LOG.warning("%s; it is now %s, and the run goes on from round %d", error, place, round_)
+            return content
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        """Return the content of a checkpoint. Raises RunError where it is damaged or not of this run."""
         content = checkpoint.load(path)
         if content.get("hash") != run_hash(self.config):
             raise RunError(f"{path}: belongs to another run; move it away to start again")
@@ -331,13 +400,18 @@ class Runner:
 
     def _take_up(self, content: dict[str, Any]) -> None:
         """Take over state and counters of a checkpoint. Raises RunError where the state is none of this run."""
-        progress, path = content["progress"], self._checkpoint_path()
+        progress, folder = content["progress"], self.folder.path if self.folder else None
         try:
-            self.state = checkpoint.restore(self.state, content["state"], path and path.parent, self.ranks)
+            self.state = checkpoint.restore(self.state, content["state"], folder, self.ranks)
         except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
             reason = error if isinstance(error, RunError) else "its state is no state"
-            raise RunError(f"{path or CHECKPOINT}: {reason}; move it away to start again") from error
+            place = CHECKPOINT if folder is None else folder / CHECKPOINT
+            raise RunError(f"{place}: {reason}; move it away to start again") from error
         self.world.session.resume(progress)
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])
-        self.progress, self.stored = progress, (progress["round"], self.state) if self.folder else None
+        self.progress = progress
+        if folder is not None:
+            self.stored, self.rows = progress["round"], [checkpoint.in_file(self.state)]
+            if any(self.rows) and (folder / CHECKPOINT).exists():  # or the one before is what was taken up
+                self.rows.append(checkpoint.claim(self.state, folder / PREVIOUS))

@@ -19,11 +19,13 @@ from experiments.registry import EXPERIMENTS
 from figures.accuracy_snr import accuracy_snr
 from figures.registry import FIGURES
 from semcom import RunConfig, TrainConfig
+from semcom.config import run_hash
+from semcom.runs.folder import write_summary
 
 
 def train(config):
     Path("trained").touch()
-    Path(config.out, "summary.json").write_text('{{"accuracy": 0.5}}')
+    write_summary(Path(config.out), {{"accuracy": 0.5, "hash": run_hash(config)}})
 
 
 grid = Grid(RunConfig(clients=2, train=TrainConfig(rounds=1)), {{"{axis}": {values}}})

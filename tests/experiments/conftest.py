@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from semcom.config import Resolved, RunConfig, fill
+from semcom.config import Resolved, RunConfig, fill, run_hash
 from semcom.config.options import build_options
 from semcom.data.partitions import Shots
-from semcom.files import write_atomically
+from semcom.runs.folder import write_summary
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +43,11 @@ def fake_run() -> Callable[[RunConfig], None]:
             "samples_per_second": 1000.0,
             "traffic": {"up": {"floats": 64.0}, "down": {"floats": 32.0}},
             "seed": config.seed,
+            "hash": run_hash(config),
             "versions": {"semcom": "0.1.0", "torch": "2.9"},
             "commit": "abc1234",
         }
         (folder / "ran.txt").open("a").write("x")
-        write_atomically(folder / "summary.json", json.dumps(summary))  # as a run does: the sweep may look at any time
+        write_summary(folder, summary)  # all or nothing, as a run does: the sweep may look at any time
 
     return run

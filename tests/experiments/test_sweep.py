@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shlex
 import sys
@@ -23,8 +22,8 @@ from experiments.results import read_table
 from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
-from semcom.files import write_atomically
 from semcom.runs import limits
+from semcom.runs.folder import write_summary
 from semcom.runs.resolve import resolve
 
 Run = Callable[[RunConfig], None]
@@ -126,12 +125,12 @@ def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_r
 def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
     def run(config: RunConfig) -> None:
         text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
-        write_atomically(Path(str(config.out)) / "summary.json", json.dumps({"process": text}))
+        write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
 
     runs = plan(experiment("demo"), "smoke", tmp_path, {"channel.snr_db": 0.0})
     assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
-    assert all(' 1"' in text and f'"{os.getpid()} ' not in text for text in texts)
+    assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
 
 
 def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
@@ -162,7 +161,7 @@ def test_training_without_summary_and_unreadable_summary_are_failures(tmp_path: 
     with pytest.raises(RunError, match="^2 of 3 runs failed"):
         sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"})
     errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
-    assert "not a summary" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
+    assert "summary.json is damaged" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
 
 
 def test_wrong_configuration_stops_before_any_run(

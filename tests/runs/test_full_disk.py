@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from semcom.config import RunConfig, RunError
+from semcom.files import PREVIOUS
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
 from semcom.runs.result import Result
@@ -87,10 +88,10 @@ def check_taken_up(config: RunConfig, whole: Result) -> None:
 
 def check_last_good(folder: Path, error: str, reason: str) -> None:
     """The error names the round, the file, the reason and the state that is kept; nothing half is left."""
-    path = folder / CHECKPOINT
+    path = next((p for p in (folder / CHECKPOINT, folder / PREVIOUS) if p.exists()), folder / CHECKPOINT)
     kept = f"round {load(path)['progress']['round']}, in {path}" if path.exists() else "none"
     assert re.fullmatch(rf"round \d: [\w.]+: {reason}; last good state: {re.escape(kept)}", error)
-    assert not [p.name for p in folder.iterdir() if p.name not in (*FILES, ".lock")]
+    assert not [p.name for p in folder.iterdir() if p.name not in (*FILES, PREVIOUS, ".lock")]
     if (folder / METRICS).exists():
         assert (folder / METRICS).read_bytes()[-1:] in (b"", b"\n")
     if (folder / CONFIG).exists():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from semcom.files import PREVIOUS
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
 from tests.runs.test_run import flat, lines, timeless
 
@@ -51,7 +52,7 @@ def test_every_killed_run_ends_as_if_it_had_not_been(killed: tuple[Path, list[An
     for run in runs[1:]:
         assert result(folder / run["run"]) == expected, run
         names = {path.name for path in (folder / run["run"]).iterdir()} - {".lock", "rows-1.bin"}
-        assert names == {CONFIG, METRICS, SUMMARY, CHECKPOINT}, "something was left behind"
+        assert names == {CONFIG, METRICS, SUMMARY, CHECKPOINT, PREVIOUS}, "something was left behind"
 
 
 def test_they_were_killed_at_every_kind_of_moment(killed: tuple[Path, list[Any]]) -> None:

@@ -34,11 +34,21 @@ PATIENCE = timedelta(days=1)
 BACKEND = "gloo"
 """The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""
 
+START = (
+    "import sys; from semcom.engine.host.orphan import end_with, leave_signals; end_with(int(sys.argv[1])); "
+    "leave_signals(); from semcom.engine.host.ranks import work; work()"
+)
+"""The program of a process that is started here; importing torch takes seconds, in which the parent may die."""
+
 FIRST = "first to fail"
 """The key under which a worker that failed before any other leaves the line about it."""
 
 Work = Callable[["Team", bytes], None]
 """The function of a process that is started here: `(team, payload)`."""
+
+
+class WorkerLost(RunError):
+    """The end of a process of this run, before its time."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[
 
     Raises:
         ConfigError: torchrun has started processes, and more are asked for.
-        RunError: a process that was started here ended before its time.
+        WorkerLost: a process that was started here ended before its time.
     """
     if dist.is_available() and dist.is_torchelastic_launched():
         if processes > 1:
@@ -169,7 +179,7 @@ def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
 
     Raises:
         ConfigError: this torch has no `torch.distributed`.
-        RunError: one of them ended before its time.
+        WorkerLost: one of them ended before its time.
     """
     if processes == 1:
         yield ALONE
@@ -201,8 +211,7 @@ class _Worker:
     def __init__(self, port: int, rank: int, size: int, target: str) -> None:
         self.rank = rank
         self.complaint: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
-        start = "from semcom.engine.host.ranks import work; work()"
-        words = [sys.executable, "-c", start, str(port), str(rank), str(size), target]
+        words = [sys.executable, "-c", START, *map(str, (os.getpid(), port, rank, size)), target]
         # In a session of its own: an interrupt from the keyboard is rank 0's to answer, which keeps the last state.
         self.process = subprocess.Popen(
             words,
@@ -250,7 +259,7 @@ def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
             time.sleep(0.01)
         if words is None:
             raise
-        raise RunError(words) from error
+        raise WorkerLost(words) from error
 
 
 def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
@@ -289,9 +298,9 @@ def _one_thread() -> int:
 
 
 def work() -> None:
-    """Do the work of a process that `local` started; its words are port, rank, number of processes and target."""
-    port, rank, size = (int(word) for word in sys.argv[1:4])
-    module, _, function = sys.argv[4].partition(":")
+    """Do the work of a process that `local` started; its words are parent, port, rank, number of processes, target."""
+    port, rank, size = (int(word) for word in sys.argv[2:5])
+    module, _, function = sys.argv[5].partition(":")
     carry_out: Work = getattr(importlib.import_module(module), function)
     _one_thread()
     store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)

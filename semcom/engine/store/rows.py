@@ -263,6 +263,21 @@ class Rows:
             handles = self._from_file(values, folder, team)
         return replace(self, changed=dict(zip(clients, handles, strict=True)))
 
+    def in_file(self) -> list[Slot]:
+        """Return the handles of records that lie in a file of the run's folder."""
+        lasting = isinstance(self.shelf, Disk) and self.shelf.path is not None
+        return list(self.changed.values()) if lasting else []
+
+    def claim(self, values: Any, ids: np.ndarray) -> list[Slot]:
+        """Return the handles of records in this shelf's file that `values` of an older checkpoint say where they lie.
+
+        Raises:
+            RunError: a record is missing, or is not what was written.
+        """
+        if not isinstance(self.shelf, Disk) or not self._fit(values, ids) or "slots" not in values:
+            raise RunError(MISFIT)
+        return self.shelf.claim(*values["slots"].T.tolist()) if len(values["slots"]) else []
+
     def _fit(self, values: Any, ids: np.ndarray) -> bool:
         """Return whether `values` are rows of these clients, one each, with this layout: a file may hold anything."""
         if not isinstance(values, dict) or values.get("layout") != self.layout.values():

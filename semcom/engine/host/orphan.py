@@ -1,0 +1,41 @@
+"""The end of a process together with the one that started it. Nothing here imports torch, so that it comes first."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+HEARTBEAT_S = 0.5
+"""Seconds between looks at the parent, where the system does not tell of its end."""
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    """End this process as soon as its parent has ended, even by SIGKILL.
+
+    Args:
+        parent: process id, as the parent gave it: it may have ended already.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def leave_signals() -> None:
+    """Ignore signals that end work before its time: they are the parent's to answer, and this process ends with it."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(HEARTBEAT_S)
+    os._exit(1)

@@ -1,0 +1,130 @@
+"""Signals that end work before its time become exceptions, which wait while something must be done as a whole.
+
+Ctrl-C raises KeyboardInterrupt, as always. SIGTERM, which schedulers send before they kill, and SIGHUP, which a closed
+terminal sends, raise `Stopped`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STATUS = 75
+"""Exit status after SIGTERM or SIGHUP, EX_TEMPFAIL of sysexits.h: the same command goes on where this one stopped."""
+
+
+class Stopped(SystemExit):
+    """An end by SIGTERM or SIGHUP. Uncaught, it ends the process with `STATUS`.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(STATUS)
+        self.signal = signal.Signals(number).name
+
+
+class _Waiting:
+    """What the handler has to know: how many blocks put a signal off, the signal, and what comes before it."""
+
+    blocks = 0
+    error: KeyboardInterrupt | Stopped | None = None
+    before: Callable[[], None] | None = None
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGTERM, SIGHUP and Ctrl-C raise exceptions inside; a signal that has a handler of the user's keeps it.
+
+    Only the main thread gets signals: elsewhere, and inside another such block, nothing changes.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        before = {n: handler for n in numbers if (handler := signal.getsignal(n)) in usual}
+    for number in before:
+        signal.signal(number, _on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Put a signal off to the end of this block; a second Ctrl-C is not put off."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _Waiting.blocks += 1
+    try:
+        yield
+    finally:
+        _Waiting.blocks -= 1
+        error = _Waiting.error
+        if error is not None and not _Waiting.blocks:
+            _Waiting.error = None
+            raise error
+
+
+@contextmanager
+def first(action: Callable[[], None]) -> Iterator[None]:
+    """Carry out `action` when a signal ends what is inside, before its exception is raised."""
+    before, _Waiting.before = _Waiting.before, action
+    try:
+        yield
+    finally:
+        _Waiting.before = before
+
+
+class TimeUp(RuntimeError):
+    """The end of the time that some work was given."""
+
+
+@contextmanager
+def time_limit(minutes: float | None) -> Iterator[None]:
+    """Stop what is inside, as SIGTERM would, after so many minutes (None: never), and raise TimeUp then.
+
+    Only in the main thread, and inside `stoppable`.
+    """
+    if minutes is None:
+        yield
+        return
+    up = threading.Event()
+
+    def stop() -> None:
+        up.set()
+        _thread.interrupt_main(signal.SIGTERM)
+
+    timer = threading.Timer(60 * minutes, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Stopped as stopped:
+        if not up.is_set():
+            raise
+        kept = "".join(f"; {note}" for note in getattr(stopped, "__notes__", ()))
+        raise TimeUp(f"stopped after {minutes:g} minutes{kept}") from None
+    finally:
+        timer.cancel()
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    """Raise the exception of a signal, or put it off."""
+    error = KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)
+    if _Waiting.blocks and not (number == signal.SIGINT and _Waiting.error is not None):
+        _Waiting.error = _Waiting.error or error
+        return
+    _Waiting.error = None
+    if _Waiting.before is not None:
+        action, _Waiting.before = _Waiting.before, None
+        action()
+    raise error
