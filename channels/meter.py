@@ -53,7 +53,8 @@ def ratio_db(signal: float, noise: float) -> float:
     """Return an SNR in dB from the two powers: inf without noise, nan without a signal."""
     if signal == 0.0 or noise == 0.0:
         return math.nan if signal == 0.0 else math.inf
-    return 10.0 * math.log10(signal / noise)
+    ratio = signal / noise
+    return 10.0 * (math.log10(ratio) if ratio else math.log10(signal) - math.log10(noise))  # which may underflow
 
 
 def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:

@@ -12,6 +12,7 @@ import random
 import signal
 import stat
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -21,8 +22,10 @@ from typing import Any
 import torch
 
 from semcom.config import RunConfig
+from semcom.runs.checkpoint import load
 from semcom.runs.folder import CHECKPOINT, METRICS, SUMMARY
 from semcom.runs.runner import run
+from semcom.runs.stop import STATUS, Stopped, stoppable
 from tests import worlds
 
 Event = Callable[[str], None]
@@ -204,12 +207,59 @@ def die_at_times(folder: Path, store: str, number: int, seconds: float, rng: ran
             break
 
 
+def stop(config: RunConfig, seconds: float, number: int) -> bool:
+    """A run that gets a signal after so many seconds; whether it was ended by it, with its last whole round kept."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with stoppable():  # as the command has it from its beginning
+                os.write(writer, b"!")
+                run(config)
+            os._exit(0)
+        except (Stopped, KeyboardInterrupt) as stopped:
+            os._exit(STATUS if isinstance(stopped, Stopped) else 130)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.read(reader, 1)
+    os.close(reader), os.close(writer)
+    time.sleep(seconds)
+    os.kill(pid, number)
+    status = os.waitpid(pid, 0)[1]
+    code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    expected = {signal.SIGTERM: STATUS, signal.SIGHUP: STATUS, signal.SIGINT: 130}[signal.Signals(number)]
+    if code not in (0, expected):
+        raise SystemExit(f"{config.out} ended with {code} by signal {number}")
+    metrics = Path(str(config.out)) / METRICS
+    lines = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
+    kept = load(metrics.with_name(CHECKPOINT))["progress"]["round"] if lines else 0
+    if kept != lines:
+        raise SystemExit(f"{config.out} kept round {kept} of {lines}")
+    return code == expected
+
+
+def stop_at_times(folder: Path, store: str, number: int, seconds: float, rng: random.Random) -> None:
+    """Runs that get signals at random times, up to three times each, until `number` signals have ended one."""
+    total = i = 0
+    while total < number:
+        config, deaths = request(folder / f"stop-{i}", store), 0
+        for _ in range(3):
+            sent = rng.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+            if total + deaths < number and stop(config, rng.uniform(0.02, seconds), sent):
+                deaths += 1
+        attempt(config)
+        report(config, deaths, [])
+        total, i = total + deaths, i + 1
+
+
 def main(folder: Path, store: str, number: int) -> None:
-    """All of these: `number` runs that die at events, half as many deaths at times."""
+    """All of these: `number` runs that die at events, half as many deaths at times, and as many ends by signals."""
     rng = random.Random(f"kill {store}")
     events, seconds = whole(folder, store)
     die_at_events(folder, store, number, events, rng)
     die_at_times(folder, store, number // 2, 0.7 * seconds, rng)
+    stop_at_times(folder, store, number, 1.2 * seconds, rng)
 
 
 if __name__ == "__main__":

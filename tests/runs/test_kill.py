@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from semcom.files import PREVIOUS
-from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
+from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, read_summary
 from tests.runs.test_run import flat, lines, timeless
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def result(folder: Path) -> dict[str, Any]:
     checkpoint = torch.load(folder / CHECKPOINT, weights_only=True)
     tensors = flat(checkpoint["state"]) if not list(folder.glob("rows-*")) else []  # where they lie may differ
     return {
-        "summary": timeless(json.loads((folder / SUMMARY).read_text())),
+        "summary": timeless(read_summary(folder)),
         "metrics": [timeless(row) for row in lines(folder)],
         "progress": timeless(checkpoint["progress"]),
         "tensors": [(str(t.dtype), t.tolist()) for t in tensors],
@@ -60,7 +60,8 @@ def test_they_were_killed_at_every_kind_of_moment(killed: tuple[Path, list[Any]]
     number = NUMBERS["disk" if (folder / "whole" / "rows-1.bin").exists() else "host"]
     chosen = [run for run in runs[1:] if run["events"]]
     assert len(chosen) == number and all(run["deaths"] >= 1 for run in chosen)
-    assert sum(run["deaths"] for run in runs if not run["events"]) == number // 2
+    for kind, expected in (("time", number // 2), ("stop", number)):
+        assert sum(run["deaths"] for run in runs if run["run"].startswith(kind)) == expected
     if number == NUMBERS["host"]:
         for name in (METRICS, CHECKPOINT, SUMMARY):
             moments = {event for run in chosen for event in run["events"] if event.endswith(name)}

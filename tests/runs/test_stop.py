@@ -1,0 +1,419 @@
+"""Signals, lost processes and errors end a run with its last whole round kept; what is damaged is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semcom.cli import main as cli
+from semcom.config import RunConfig, RunError, run_hash
+from semcom.files import CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY
+from semcom.methods.fedavg import FedAvg
+from semcom.runs import runner
+from semcom.runs.checkpoint import load
+from semcom.runs.folder import read_summary, write_summary
+from semcom.runs.runner import run
+from semcom.runs.stop import STATUS, Stopped, TimeUp, first, held, stoppable, time_limit
+from tests import worlds
+from tests.runs.test_run import stop_at, timeless
+
+ROUNDS = 6
+TRAIN: dict[str, Any] = {"rounds": ROUNDS, "participation": 0.75, "checkpoint_every": 2}
+
+
+def request(out: Path | None, **fields: Any) -> RunConfig:
+    """Six rounds with fading and draws of clients, and checkpoints after every second one."""
+    options: dict[str, Any] = {"channel": {"kind": "rayleigh", "snr_db": "0:18"}, "train": TRAIN}
+    return worlds.request("fedcl", out=None if out is None else str(out), **{**options, **fields})
+
+
+def kept(out: Path, name: str = CHECKPOINT) -> int:
+    """The round of a checkpoint."""
+    return int(load(out / name)["progress"]["round"])
+
+
+# Signals -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_of_schedulers_end_with_a_status_of_their_own(number: int) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped) as stop, stoppable():
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+    assert stop.value.code == STATUS == 75 and stop.value.signal == signal.Signals(number).name
+    assert signal.getsignal(number) == before, "the handler is the process's own again"
+
+
+def test_ctrl_c_stays_what_it_is() -> None:
+    with pytest.raises(KeyboardInterrupt), stoppable():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+
+def test_a_handler_of_the_users_is_left_alone() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    try:
+        with stoppable():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIGTERM]
+
+
+def test_another_thread_changes_nothing() -> None:
+    handlers: list[Any] = []
+
+    def look() -> None:
+        with stoppable(), held():
+            handlers.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_a_signal_waits_for_what_must_be_whole() -> None:
+    done: list[str] = []
+    with pytest.raises(Stopped) as stop, stoppable():
+        with held():
+            with held():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("inner")
+            os.kill(os.getpid(), signal.SIGHUP)
+            done.append("outer")
+        done.append("after")
+    assert done == ["inner", "outer"] and stop.value.signal == "SIGTERM", "the first one counts"
+    with held():
+        done.append("nothing is left over")
+
+
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt), stoppable(), held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("one")
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append("two")
+    assert done == ["one"]
+
+
+def test_what_comes_first_comes_once() -> None:
+    calls: list[str] = []
+    with pytest.raises(Stopped), stoppable(), first(lambda: calls.append("first")):
+        os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(Stopped), stoppable():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert calls == ["first"]
+
+
+def test_a_time_limit() -> None:
+    with stoppable():
+        begun = time.monotonic()
+        with pytest.raises(TimeUp, match=r"^stopped after 0.001 minutes$"), time_limit(0.001):
+            while time.monotonic() - begun < 10:
+                time.sleep(0.01)
+        assert time.monotonic() - begun < 5
+        with time_limit(0.001), time_limit(None):
+            pass
+        time.sleep(0.2)  # the timer of what was in time is gone
+        with pytest.raises(Stopped), time_limit(1.0):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+
+
+@pytest.mark.parametrize(("number", "status", "word"), [(15, STATUS, "stopped by SIGTERM"), (2, 130, "interrupted")])
+def test_the_command_says_what_is_kept(
+    number: int, status: int, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def told(line: dict[str, Any]) -> None:
+        if line["round"] == 3:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("semcom.cli.printing.RoundProgress.__call__", lambda self, line: told(line))
+    words = "train fedavg --clients 2 --partition.shots 4 --train.rounds 5 --channel.kind ideal --device cpu --out out"
+    assert cli.main(words.split()) == status
+    path = tmp_path / "out" / CHECKPOINT
+    assert capsys.readouterr().err == f"semcom: {word}; last good state: round 3, in {path}\n"
+    assert kept(tmp_path / "out") == 3
+
+
+def test_a_checkpoint_that_is_being_written_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of it waits."""
+    config, save = request(tmp_path), runner.checkpoint.save
+
+    def interrupted(path: Path, content: dict[str, Any]) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        save(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as stop:
+        patch.setattr(runner.checkpoint, "save", interrupted)
+        run(config)
+    assert kept(tmp_path) == 2 and stop.value.__notes__ == [f"last good state: round 2, in {tmp_path / CHECKPOINT}"]
+
+
+# Errors of a method, and of others -----------------------------------------------------------------------------------
+
+
+def broken(error: BaseException) -> Callable[..., Any]:
+    """FedAvg's round, which raises in round 4."""
+    whole = FedAvg.round
+
+    def round_(self: Any, state: Any, world: Any) -> Any:
+        if world.round == 4:
+            raise error
+        return whole(self, state, world)
+
+    return round_
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ZeroDivisionError("division\nby zero"), "ZeroDivisionError: division by zero (test_stop.py, line "),
+        (SystemExit(0), "SystemExit: 0 (test_stop.py, line "),
+        (MemoryError("Unable to allocate 7.45 GiB for an array"), "there is not enough memory: 7.45 GiB more were wan"),
+        (OSError(28, "No space left on device"), "training: No space left on device"),
+    ],
+    ids=["bug", "exit", "memory", "disk"],
+)
+def test_an_error_of_a_method_keeps_what_was_trained(
+    error: BaseException, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"channel": {"kind": "ideal"}, "train": TRAIN}
+    whole = run(worlds.request("fedavg", **options))
+    config = worlds.request("fedavg", out=str(tmp_path), **options)
+    with monkeypatch.context() as patch, pytest.raises(RunError) as stop:
+        patch.setattr(FedAvg, "round", broken(error))
+        run(config)
+    assert str(stop.value).startswith(f"round 4: {told}")
+    assert str(stop.value).endswith(f"last good state: round 3, in {tmp_path / CHECKPOINT}")
+    foreseen = isinstance(error, MemoryError | OSError)
+    assert (tmp_path / ERROR).exists() != foreseen, "a bug's traceback is there to be read"
+    assert foreseen or "in round_" in (tmp_path / ERROR).read_text()
+    assert timeless(run(config).summary) == timeless(whole.summary) and not (tmp_path / ERROR).exists()
+
+
+# Checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_by_time(tmp_path: Path) -> None:
+    """Whatever the number of rounds between them."""
+    train = {**TRAIN, "checkpoint_every": 100}
+    with pytest.raises(KeyboardInterrupt):
+        run(request(tmp_path / "often", train={**train, "checkpoint_minutes": 1e-9}), on_round=stop_at(4))
+    assert (kept(tmp_path / "often"), kept(tmp_path / "often", PREVIOUS)) == (4, 3)
+    with pytest.raises(KeyboardInterrupt):
+        run(request(tmp_path / "seldom", train=train), on_round=stop_at(4))
+    assert kept(tmp_path / "seldom") == 4 and not (tmp_path / "seldom" / PREVIOUS).exists()
+
+
+def test_how_often_is_not_what_a_run_is() -> None:
+    assert run_hash(request(None)) == run_hash(request(None, train={**TRAIN, "checkpoint_every": 7}))
+    assert run_hash(request(None)) == run_hash(request(None, train={**TRAIN, "checkpoint_minutes": 7.0}))
+
+
+def damage(path: Path) -> None:
+    """Flips a bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = run(request(tmp_path / "whole", store=store))
+    config, path = request(tmp_path / "out", store=store), tmp_path / "out" / CHECKPOINT
+    for stop in (5, 6):  # rounds 4 and 5 are kept; then, from the damage on, 4 and, at the end, 6
+        with pytest.raises(KeyboardInterrupt):
+            run(config, on_round=stop_at(stop))
+        assert (kept(tmp_path / "out"), kept(tmp_path / "out", PREVIOUS)) == (stop, 4)
+        damage(path)
+        caplog.clear()
+    again = run(config)
+    (line,) = [message for message in caplog.messages if "damaged" in message]
+    assert line.startswith(f"{path}: ") and line.endswith(
+        "it is now checkpoint.damaged.pt, and the run goes on from round 4"
+    )
+    assert timeless(again.summary) == timeless(whole.summary)
+    assert [timeless(row) for row in again.metrics] == [timeless(row) for row in whole.metrics]
+    assert (kept(tmp_path / "out"), kept(tmp_path / "out", PREVIOUS)) == (6, 4)
+
+
+@pytest.mark.parametrize("store", ["host", "disk"])
+def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> None:
+    """Rows of clients in a file are not overwritten while one of two checkpoints says where they lie."""
+    whole = run(request(tmp_path / "whole", store=store))
+    config = request(tmp_path / "out", store=store)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    with (
+        pytest.raises(RunError),
+        pytest.MonkeyPatch.context() as patch,
+    ):  # rows of new rounds, and no new checkpoint
+        patch.setattr(runner.checkpoint, "save", lambda path, content: os.write(-1, b""))
+        run(config)
+    damage(tmp_path / "out" / CHECKPOINT)
+    assert kept(tmp_path / "out", PREVIOUS) == 2
+    assert timeless(run(config).summary) == timeless(whole.summary)
+
+
+def test_two_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
+    config = request(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(5))
+    for name in (CHECKPOINT, PREVIOUS):
+        damage(tmp_path / name)
+    with pytest.raises(
+        RunError, match=rf"^{re.escape(str(tmp_path / PREVIOUS))}: not a .*; move it away to start again$"
+    ):
+        run(config)
+
+
+def test_a_finished_run_whose_checkpoint_is_damaged_is_trained_from_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = request(tmp_path)
+    before = run(config)
+    damage(tmp_path / CHECKPOINT)
+    again = run(config)
+    assert timeless(again.summary) == timeless(before.summary) and kept(tmp_path) == ROUNDS
+    assert "rounds 5 to 6 are trained again" in caplog.messages
+
+
+# Summaries -----------------------------------------------------------------------------------------------------------
+
+
+def forged(path: Path) -> None:
+    """A better accuracy, and nothing else."""
+    path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9', 1))
+
+
+def of_another(path: Path) -> None:
+    """A whole summary of another run."""
+    write_summary(path.parent, {**json.loads(path.read_text()), "hash": "0" * 12})
+
+
+def without_number(path: Path) -> None:
+    """A whole summary whose accuracy is none."""
+    write_summary(path.parent, {**json.loads(path.read_text()), "accuracy": float("nan")})
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda path: path.write_text(""), "Expecting value"),
+    "half": (lambda path: path.write_bytes(path.read_bytes()[:100]), "Unterminated|Expecting|delimiter"),
+    "no object": (lambda path: path.write_text("[1]"), "it holds no JSON object"),
+    "nothing in it": (lambda path: path.write_text("{}"), "its digest is not that of its content"),
+    "forged": (forged, "its digest is not that of its content"),
+    "another run": (of_another, "it is of run 000000000000, not of "),
+    "no number": (without_number, "its accuracy is nan"),
+    "nested": (lambda path: path.write_text("[" * 100_000), "recursion|nested"),
+    "no text": (lambda path: path.write_bytes(b"\xff\xfe\xff"), "decode"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_summary_is_not_believed_unseen(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = request(tmp_path)
+    before = run(config)
+    spoil, reason = DAMAGE[kind]
+    spoil(tmp_path / SUMMARY)
+    with pytest.raises(RunError, match=f"summary.json is damaged .*({reason})"):
+        read_summary(tmp_path, run_hash(before.config))
+    seen: list[int] = []
+    again = run(config, on_round=lambda row: seen.append(row["round"]))
+    assert seen == [] and timeless(again.summary) == timeless(before.summary)
+    assert any("it is now summary.damaged.json, and the run is finished again" in text for text in caplog.messages)
+    assert read_summary(tmp_path, run_hash(before.config)) == again.summary
+    caplog.clear()
+    assert run(config).summary == again.summary and "finished before" in caplog.text
+
+
+# Processes that die --------------------------------------------------------------------------------------------------
+
+START = "from semcom.engine.host.orphan import end_with; import os, sys; end_with(int(sys.argv[1]))"
+
+
+def gone(pid: int, seconds: float = 10.0) -> bool:
+    """Whether a process ends within so many seconds."""
+    for _ in range(int(seconds / 0.05)):
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            return True
+        if text.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_child_of_a_dead_parent_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", START, str(os.getpid())], capture_output=True)
+    assert done.returncode == 0
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    assert subprocess.run([sys.executable, "-c", START, dead.stdout.strip()]).returncode == 1
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
+def test_a_child_ends_with_its_parent_however_early() -> None:
+    """It sleeps as if it were importing torch."""
+    child = START + "; print(os.getpid(), flush=True); import time; time.sleep(60)"
+    parent = (
+        "import os, subprocess, sys; "
+        f"subprocess.Popen([sys.executable, '-c', {child!r}, str(os.getpid())]); import time; time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    assert gone(pid)
+
+
+LINE = "train fedavg --clients 4 --partition.shots 2 --train.rounds 8 --processes 2 --device cpu --out"
+TWO = [sys.executable, "-m", "semcom", *LINE.split()]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def on_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The summary of a run on two processes that nobody stops."""
+    folder = tmp_path_factory.mktemp("two")
+    subprocess.run([*TWO, str(folder)], check=True, capture_output=True, env=ENVIRONMENT)
+    return timeless(read_summary(folder))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_a_run_on_two_processes(number: int, tmp_path: Path, on_two: dict[str, Any]) -> None:
+    """It ends, its worker with it; what was trained is kept if it could be; it ends as if nothing had happened."""
+    process = subprocess.Popen([*TWO, str(tmp_path)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert process.stderr is not None
+    for text in process.stderr:
+        if "round 3/" in text:
+            break
+    worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+    process.send_signal(number)
+    rest = process.stderr.read().splitlines()
+    assert process.wait(10) == (STATUS if number == signal.SIGTERM else -number) and gone(worker)
+    if number == signal.SIGTERM:
+        assert kept(tmp_path) == len((tmp_path / METRICS).read_bytes().splitlines()) >= 3
+        assert rest[-1].startswith("semcom: stopped by SIGTERM; last good state: round ")
+    subprocess.run([*TWO, str(tmp_path)], check=True, capture_output=True, env=ENVIRONMENT)
+    assert timeless(read_summary(tmp_path)) == on_two
