@@ -76,10 +76,11 @@ def carry_out(
             if not begun:
                 break
             broken = pool(progress.waiting())
-        full = _full(progress.waiting())
+        if full := _full(progress.waiting()):
+            progress.leave(full)
         for config in progress.waiting():
             unknown = f"{run_folder(config)} has no result: another process has it, or it could not be written"
-            progress.fail(config, broken or full or unknown)
+            progress.fail(config, broken or unknown)
         return progress.errors
 
 
@@ -99,7 +100,7 @@ def _full(configs: Sequence[RunConfig]) -> str:
         try:
             _probe(run_folder(config).parent)
         except OSError as error:
-            return f"not started: {run_folder(config).parent} takes no more files ({error.strerror})"
+            return f"{run_folder(config).parent} takes no more files ({error.strerror})"
     return ""
 
 

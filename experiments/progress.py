@@ -78,6 +78,13 @@ class SweepProgress:
             self.errors[run_hash(config)] = error
             self._report(config, f"FAILED {describe(config)}: {error}")
 
+    def leave(self, reason: str) -> None:
+        """Report, in one line, and remember that none of the runs that are waited for was started."""
+        left = self.waiting()
+        self.errors |= {run_hash(config): f"not started: {reason}" for config in left}
+        self._waiting.clear()
+        self._say(f"{len(left)} run{'s were' if len(left) > 1 else ' was'} not started: {reason}")
+
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
         found = read_summary(run_folder(config)) or {}

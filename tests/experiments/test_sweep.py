@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import re
 import shlex
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 
 import semcom
@@ -23,8 +28,11 @@ from experiments.sweep import check_data, command, plan, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.runs import limits
+from semcom.runs.checkpoint import load
 from semcom.runs.folder import write_summary
 from semcom.runs.resolve import resolve
+from semcom.runs.stop import STATUS
+from tests.experiments import stops
 
 Run = Callable[[RunConfig], None]
 
@@ -379,3 +387,115 @@ def test_more_processes_than_runs_are_not_started(
     with pytest.raises(ConfigError, match="^jobs: 3 is too large: so many processes take at least 0.6 GiB"):
         sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
     assert given == [9] and not (tmp_path / "few").exists()
+
+
+# What goes wrong while it runs ---------------------------------------------------------------------------------------
+
+
+def test_two_sweeps_in_one_folder(tmp_path: Path, fake_run: Run) -> None:
+    """The second one says whose the folder is, and writes nothing."""
+    inside: list[str] = []
+
+    def run(config: RunConfig) -> None:
+        if not inside:
+            before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+            with pytest.raises(ConfigError) as stop:
+                sweep("demo", out=tmp_path, train=fake_run)
+            inside.append(str(stop.value))
+            assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        fake_run(config)
+
+    sweep("demo", out=tmp_path, train=run)
+    whose = rf"process {os.getpid()} of .+ \(since \d{{4}}-\d\d-\d\d \d\d:\d\d\)"
+    assert re.fullmatch(rf"out: {whose} is at work in {tmp_path}; wait for it, or give another folder", inside[0])
+    assert set(read_table(tmp_path)["status"]) == {"done"} and not (tmp_path / ".owner").exists()
+
+
+def test_a_full_disk_is_said_once_and_starts_nothing(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[str] = []
+
+    def run(config: RunConfig) -> None:
+        started.append(run_hash(config))
+        if len(started) == 2:
+
+            def full(folder: Path) -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            monkeypatch.setattr("experiments.parallel._probe", full)
+            raise RunError("round 3: checkpoint.pt: No space left on device")
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^8 of 9 runs failed"):
+        sweep("demo", out=tmp_path, train=run)
+    assert len(started) == 2
+    err = capsys.readouterr().err
+    reason = f"{tmp_path} takes no more files (No space left on device)"
+    assert err.count(reason) == 1 and f"7 runs were not started: {reason}" in err and err.count("FAILED") == 1
+    errors = read_table(tmp_path)["error"].dropna()
+    assert (errors == f"not started: {reason}").sum() == 7
+
+
+def test_a_run_that_takes_too_long_is_stopped(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        begun = time.monotonic()
+        while config.channel.snr_db == 9.0 and time.monotonic() - begun < 20:
+            time.sleep(0.01)
+        fake_run(config)
+
+    begun = time.monotonic()
+    with pytest.raises(RunError, match="^1 of 3 runs failed"):
+        sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"}, limit_minutes=0.01)
+    assert time.monotonic() - begun < 10
+    errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
+    assert errors[9.0] == "TimeUp: stopped after 0.01 minutes"
+    with pytest.raises(ConfigError, match="^limit-minutes: 0 is not a positive number$"):
+        sweep("demo", out=tmp_path, train=run, limit_minutes=0)
+
+
+def test_a_run_whose_process_was_killed_by_others_is_tried_again(tmp_path: Path, fake_run: Run) -> None:
+    """The first two times its process is killed; neither it nor its neighbours fail."""
+
+    def run(config: RunConfig) -> None:
+        if config.method == "fedavg" and config.channel.snr_db == 0.0:
+            marks = tmp_path / "marks"
+            marks.open("a").write("x")
+            if len(marks.read_text()) <= 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        fake_run(config)
+
+    sweep("demo", out=tmp_path, jobs=2, train=run)
+    assert set(read_table(tmp_path)["status"]) == {"done"} and (tmp_path / "marks").read_text() == "xxx"
+
+
+DAMAGED = {"": "empty", "{}": "no digest", '{"accuracy": 0.999}': "forged"}
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=DAMAGED.values())
+def test_a_damaged_summary_is_trained_again(text: str, tmp_path: Path, fake_run: Run) -> None:
+    sweep("demo", out=tmp_path, train=fake_run)
+    before = read_table(tmp_path)
+    next(tmp_path.glob("*/summary.json")).write_text(text)
+    sweep("demo", out=tmp_path, train=fake_run)
+    pd.testing.assert_frame_equal(read_table(tmp_path), before)
+    assert sorted(p.read_text() for p in tmp_path.glob("*/ran.txt")) == ["x"] * 8 + ["xx"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
+    """By SIGTERM their runs are kept; by SIGKILL they end too, and nothing is left that trains on."""
+    (tmp_path / "short.py").write_text(stops.PLUGIN)
+    process = stops.start("sweep", tmp_path / "out")
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    assert len(family) >= 3
+    process.send_signal(number)
+    assert process.wait(10) == (STATUS if number == signal.SIGTERM else -number)
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
+        lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
+        assert number == signal.SIGKILL or not lines or load(path)["progress"]["round"] == len(lines)
