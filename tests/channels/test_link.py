@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from channels import LINKS, Link, Meter, link_options, make_link
 from channels.fading import Rayleigh, Rician
 from channels.link import complex_normal
+from channels.meter import ratio_db
 from channels.options import COUNT, require
 
 OPTIONS = {"ideal": {}, "awgn": {}, "rayleigh": {}, "rician": {}, "ofdm": {}, "ofdm, ls": {"csi": "ls"}}
@@ -324,3 +325,9 @@ def test_a_built_in_name_is_not_taken():
 def test_importing_the_package_does_not_import_torch():
     code = "import sys, channels; channels.LINKS.names(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_received_snr_has_no_smallest_value():
+    assert ratio_db(1e-200, 1e200) == pytest.approx(-4000)
+    assert ratio_db(1.0, math.inf) == -math.inf and ratio_db(1.0, 0.0) == math.inf and math.isnan(ratio_db(0.0, 1.0))
+    assert ratio_db(3.0, 2.0) == 10 * math.log10(1.5)

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from semcom.files import SUMMARY
+from semcom.files import SUMMARY, TABLE
 from semcom.runs.folder import read_summary
 from semcom.runs.stop import STATUS
 
@@ -86,8 +86,9 @@ def stop(kind: str, out: Path, seconds: float) -> bool:
         status = process.returncode
     assert process.stderr is not None
     said = process.stderr.read()
-    early = status == -signal.SIGTERM and not said  # before Python had reached the command
-    if status not in (0, STATUS) and not early:
+    done = (out / SUMMARY).exists() or (out / TABLE).exists()
+    outside = status == -signal.SIGTERM and (done or not said)  # before Python reached the command, or after its end
+    if status not in (0, STATUS) and not outside:
         raise SystemExit(f"{out} ended with {status}: {said}")
     return status != 0
 

@@ -400,8 +400,8 @@ def on_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_to_a_run_on_two_processes(number: int, tmp_path: Path, on_two: dict[str, Any]) -> None:
+@pytest.mark.parametrize("hit", ["SIGTERM", "SIGKILL", "worker"])
+def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: dict[str, Any]) -> None:
     """It ends, its worker with it; what was trained is kept if it could be; it ends as if nothing had happened."""
     process = subprocess.Popen([*TWO, str(tmp_path)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert process.stderr is not None
@@ -409,11 +409,14 @@ def test_a_signal_to_a_run_on_two_processes(number: int, tmp_path: Path, on_two:
         if "round 3/" in text:
             break
     worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-    process.send_signal(number)
+    os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(getattr(signal, hit))
     rest = process.stderr.read().splitlines()
-    assert process.wait(10) == (STATUS if number == signal.SIGTERM else -number) and gone(worker)
-    if number == signal.SIGTERM:
-        assert kept(tmp_path) == len((tmp_path / METRICS).read_bytes().splitlines()) >= 3
-        assert rest[-1].startswith("semcom: stopped by SIGTERM; last good state: round ")
+    assert process.wait(10) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker)
+    if hit != "SIGKILL":
+        lines = (tmp_path / METRICS).read_bytes().splitlines()
+        assert kept(tmp_path) == len(lines) >= 3
+        lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"
+        told = "stopped by SIGTERM" if hit == "SIGTERM" else lost
+        assert rest[-1] == f"semcom: {told}; last good state: round {len(lines)}, in {tmp_path / CHECKPOINT}"
     subprocess.run([*TWO, str(tmp_path)], check=True, capture_output=True, env=ENVIRONMENT)
     assert timeless(read_summary(tmp_path)) == on_two
