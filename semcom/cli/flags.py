@@ -27,6 +27,7 @@ from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.owners import KINDS, REGISTRIES, options, options_class, owner, put, with_options
 from semcom.runs.plugins import load_plugins
+from semcom.runs.stop import Stopped
 
 T = TypeVar("T")
 Level = Literal["debug", "info", "warning", "error"]
@@ -231,7 +232,7 @@ def parse(
                 registry=_types(),
             )
     except SystemExit as stop:
-        if stop.code in (0, None):
+        if stop.code in (0, None) or isinstance(stop, Stopped):
             raise
         raise ConfigError(_one_line(box.getvalue())) from None
     if unknown:

@@ -17,6 +17,7 @@ from types import ModuleType
 from channels.registry import registering
 from semcom.config import ConfigError
 from semcom.files import digest
+from semcom.runs.stop import Stopped
 
 _PREFIX = "semcom_plugin_"
 _OURS = ("semcom", "channels", "experiments", "figures")
@@ -39,6 +40,8 @@ def load_plugins(plugins: Iterable[str]) -> None:
                 _loaded[name] = _load(name)
                 continue
             changed = digest(_sources(name)) != _loaded[name]
+        except Stopped:
+            raise
         except (Exception, SystemExit) as error:  # the user's own code: whatever it raises, the request cannot be met
             raise ConfigError(f"plugin: {plugin!r} cannot be imported: {type(error).__name__}: {error}") from error
         if changed:

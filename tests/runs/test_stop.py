@@ -152,6 +152,20 @@ def test_the_command_says_what_is_kept(
     assert kept(tmp_path / "out") == 3
 
 
+def test_a_signal_while_a_request_is_read_is_no_wrong_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for the command line nor for a plug-in, which may both call sys.exit."""
+    plugin = tmp_path / "slow.py"
+    plugin.write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(5)\n")
+    assert cli.main(["list", "methods", "--plugin", str(plugin)]) == STATUS
+
+    def stopped(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr("tyro.cli", stopped)
+    assert cli.main(["train", "fedavg"]) == STATUS
+
+
 def test_a_checkpoint_that_is_being_written_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of it waits."""
     config, save = request(tmp_path), runner.checkpoint.save
