@@ -9,7 +9,7 @@ import typing
 from typing import Any, Literal
 
 from channels import options
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
 from semcom.config.errors import shown
 from semcom.config.options import spelled
@@ -29,9 +29,8 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "model.features",
         "air.bits_per_float",
     ),
-    POSITIVE: (
-        "train.lr",
-        "train.lr_decay",
+    POSITIVE: ("train.lr", "train.lr_decay"),
+    MEASURE: (
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",

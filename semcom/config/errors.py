@@ -27,7 +27,7 @@ def shown(value: Any) -> str:
     try:
         return repr(value)
     except Exception:  # of a class of the user's, or of a number of thousands of digits, or of too deep a list
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"a value of type {type(value).__name__} that cannot be written"
 
 
 def _line(message: str) -> str:
