@@ -47,6 +47,8 @@ class Rule:
 COUNT = Rule(lambda v: v >= 1, "a whole number of at least 1", whole=True)
 WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0", whole=True)
 POSITIVE = Rule(lambda v: v > 0, "a positive number")
+MEASURE = Rule(lambda v: 1e-30 <= v <= 1e30, "a positive number, from 1e-30 to 1e30")
+"""Rule on a quantity of which sums, products and ratios are taken, so that these are numbers too."""
 NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
 SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
 PART = Rule(lambda v: 0 <= v <= 1, "a number in [0, 1]")

@@ -25,7 +25,7 @@ from torch import Tensor
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import PROFILES, Profile, ProfileName
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, one_of, require
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, one_of, require
 from channels.power import check_even
 
 T = TypeVar("T", int, float)
@@ -70,8 +70,8 @@ class OFDM(Link):
             if self.csi == "ls" and self.equaliser == "none":
                 raise ValueError("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
             _check_pilots(_several(self.pilots), self.csi)
-            require("spacing_khz", self.spacing_khz, POSITIVE)
-            require("cyclic_prefix", self.cyclic_prefix, NOT_NEGATIVE)
+            require("spacing_khz", self.spacing_khz, MEASURE)
+            require("cyclic_prefix", self.cyclic_prefix, PART)
             require("subcarriers", self.subcarriers, COUNT)
             if self.shares is not None:
                 _check_shares(_several(self.shares))

@@ -125,13 +125,30 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
 def read_config(path: str) -> RunConfig:
     """Return the configuration stored in a config.json. Raises ConfigError."""
     try:
-        config = from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
+            raise ConfigError(f"config: {path!r} is no file")
+        if os.path.getsize(path) > LARGEST:
+            raise ConfigError(f"config: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
+        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
     except OSError as error:
         raise ConfigError(f"config: {path!r} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
         raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
+    config = from_dict(values)
     check_types(config)
     return config
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"config: {twice!r} is given twice")
+    return table
 
 
 def read_train(early: Early) -> RunConfig:
@@ -241,6 +258,8 @@ def parse(
 
 
 HELP = {"-h", "--help"}
+LARGEST = 64 << 20
+"""Bytes of the largest config.json: that of a million clients with a rate each."""
 
 
 @contextlib.contextmanager

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import types
 import typing
 from typing import Any, Literal
 
 from channels import options
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
+from semcom.config.errors import shown
 from semcom.config.options import spelled
 
 RANGES: dict[Rule, tuple[str, ...]] = {
@@ -27,10 +29,8 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "model.features",
         "air.bits_per_float",
     ),
-    POSITIVE: (
-        "train.lr",
-        "train.lr_decay",
-        "train.checkpoint_minutes",
+    POSITIVE: ("train.lr", "train.lr_decay", "train.checkpoint_minutes"),
+    MEASURE: (
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",
@@ -95,6 +95,12 @@ def _get(config: RunConfig, name: str) -> Any:
 # -- types -----------------------------------------------------------------------------------------------------------
 
 
+DIGITS = 4000
+"""Digits of a number that is not counted with any more; Python does not write those of more than 4,300."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Halves of characters, as Python reads bytes of a path that are not UTF-8."""
+
+
 def check_types(config: RunConfig) -> None:
     """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type."""
     for section in dataclasses.fields(RunConfig):
@@ -111,17 +117,20 @@ def _check_fields(part: Any, prefix: str) -> None:
     """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
     for name, hint in typing.get_type_hints(type(part)).items():
         value = getattr(part, name)
-        if not dataclasses.is_dataclass(value) and not _fits(value, hint):
-            raise ConfigError(f"{spelled(prefix + name)}: {value!r} is not {wording(hint)}")
+        if not dataclasses.is_dataclass(hint) and not _fits(value, hint):
+            raise ConfigError(f"{spelled(prefix + name)}: {shown(value)} is not {wording(hint)}")
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value has a declared type. A whole number is a number too; a truth value is not."""
+    """Return whether a value has a declared type. A whole number is a number too; a truth value is not.
+
+    A number has less than `DIGITS` digits. A text can be written to a file, and be a path: it is UTF-8 without NUL.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
         return True
     if origin is Literal:
-        return value in arguments
+        return isinstance(value, str | int) and value in arguments
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, kind) for kind in arguments)
     if origin is tuple:
@@ -132,6 +141,10 @@ def _fits(value: Any, hint: Any) -> bool:
         )
     if isinstance(value, bool):
         return hint is bool
+    if isinstance(value, str):
+        return hint is str and "\0" not in value and not _SURROGATE.search(value)
+    if isinstance(value, int) and abs(value) >= 10**DIGITS:
+        return False
     kind = (int, float) if hint is float else origin or hint
     return not isinstance(kind, type | tuple) or isinstance(value, kind)
 

@@ -1,11 +1,38 @@
-"""The two ways in which semcom fails: a wrong request, and work that cannot be done."""
+"""The two ways in which semcom fails: a wrong request, and work that cannot be done. Each says so in one line."""
 
 from __future__ import annotations
+
+from typing import Any
+
+LONGEST = 1000
+"""Characters of a line that are shown; of a longer one, the middle is left out."""
 
 
 class ConfigError(ValueError):
     """A request that cannot be met: one line that names the field, the value and what would be accepted."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(_line(message))
+
 
 class RunError(RuntimeError):
     """A failure of the work itself (divergence, a full disk): the request was fine."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_line(message))
+
+
+def shown(value: Any) -> str:
+    """Return a value as Python writes it, or what it is an instance of where it cannot be written."""
+    try:
+        return repr(value)
+    except Exception:  # of a class of the user's, or of a number of thousands of digits, or of too deep a list
+        return f"a value of type {type(value).__name__} that cannot be written"
+
+
+def _line(message: str) -> str:
+    """Return a message, which may quote what anybody wrote, as one line that every terminal can show."""
+    text = " ".join(message.splitlines())
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

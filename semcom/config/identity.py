@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.config.errors import ConfigError
+from semcom.config.errors import ConfigError, shown
 from semcom.config.fields import RunConfig
 from semcom.config.options import plain, spelled
 
@@ -31,7 +31,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     """Return the configuration of plain containers. Raises ConfigError for a section or field that does not exist."""
-    return _build(RunConfig, values, "")
+    return _whole(values)
 
 
 def complete(config: Any) -> RunConfig:
@@ -39,18 +39,27 @@ def complete(config: Any) -> RunConfig:
 
     Raises ConfigError for a section that is neither, or a field that does not exist.
     """
-    return _build(RunConfig, vars(config) if isinstance(config, RunConfig) else config, "")
+    return _whole(vars(config) if isinstance(config, RunConfig) else config)
+
+
+def _whole(values: Any) -> RunConfig:
+    """Return the configuration of a mapping. Raises ConfigError, also for lists within lists without end."""
+    try:
+        return _build(RunConfig, values, "")
+    except RecursionError:
+        raise ConfigError("config: lists within lists are nested too deep for any field") from None
 
 
 def _build(cls: type, values: Any, prefix: str) -> Any:
     """Build an instance of dataclass `cls` from a mapping; lists become tuples, and nested sections are built too."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {values!r} is not a table of fields")
+        raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {shown(values)} is not a table of fields")
     known = {f.name: f for f in dataclasses.fields(cls)}
     built, hints = {}, typing.get_type_hints(cls)
     for name, value in values.items():
-        if name not in known:
-            raise ConfigError(f"{prefix}{name}: no such field; known are {', '.join(known) or 'none'}")
+        if not isinstance(name, str) or name not in known:
+            given = name if isinstance(name, str) else shown(name)
+            raise ConfigError(f"{prefix}{given}: no such field; known are {', '.join(known) or 'none'}")
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
             value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")

@@ -18,7 +18,7 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 from channels.options import Rule
-from semcom.config.errors import ConfigError
+from semcom.config.errors import ConfigError, shown
 
 Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
 """Option -> {another option: the values of that one, or a rule on them, with which the first has an effect}."""
@@ -43,14 +43,17 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
     if type(given) is cls:
         values = {name: getattr(given, name) for name in known}
         plainer = {name: plain(value, hints[name]) for name, value in values.items()}
-        return cls(**plainer) if repr(plainer) != repr(values) else given  # 1 equals 1.0
+        return cls(**plainer) if shown(plainer) != shown(values) else given  # 1 equals 1.0
     if given is not None and not isinstance(given, Mapping):
         field = "hyper" if section == "method" else f"{section}.options"
-        raise ConfigError(f"{field}: {given!r} is not a table of fields, nor the options of {owner}")
+        raise ConfigError(f"{field}: {shown(given)} is not a table of fields, nor the options of {owner}")
     for name in given or {}:
-        if name not in known:
-            raise ConfigError(not_taken(section, str(name), owner, cls))
-    return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
+        if not isinstance(name, str) or name not in known:
+            raise ConfigError(not_taken(section, name if isinstance(name, str) else shown(name), owner, cls))
+    try:
+        return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
+    except RecursionError:
+        raise ConfigError(f"{section}: lists within lists are nested too deep for any option") from None
 
 
 def not_taken(section: str, name: str, owner: str, cls: type) -> str:
@@ -62,8 +65,8 @@ def not_taken(section: str, name: str, owner: str, cls: type) -> str:
 def plain(value: Any, hint: Any = Any) -> Any:
     """Return what a user may give as what a field of type `hint` holds.
 
-    Lists become tuples, NumPy's numbers and paths Python's; 3 becomes 3.0 where the type has no whole numbers, so that
-    both are the same run.
+    Lists become tuples, NumPy's numbers and texts, and paths, Python's; 3 becomes 3.0 where the type has no whole
+    numbers, so that both are the same run.
     """
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = typing.get_args(hint) if union else (hint,)
@@ -78,6 +81,8 @@ def plain(value: Any, hint: Any = Any) -> Any:
             return int(value)
         with suppress(OverflowError):  # what is too large is left to the ranges
             return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from semcom.config.errors import ConfigError
 
 WANTED = "a number in dB, a comma list (9,12,6), a range (0:18) or inf"
+LARGEST_DB = 300
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ def parse_snr(text: float | str, field_name: str) -> SNR:
     """Read an SNR field of a configuration.
 
     Raises:
-        ConfigError: names the field, for NaN, minus infinity, an empty or reversed range, or what is no number.
+        ConfigError: names the field, for NaN, minus infinity, an empty or reversed range, what is no number, and
+            noise that is too strong or weak for numbers in single precision.
     """
     drawn = ":" in str(text)
     try:
@@ -44,6 +46,10 @@ def parse_snr(text: float | str, field_name: str) -> SNR:
         raise ConfigError(f"{field_name}: {text!r} is not {WANTED}") from None
     if any(math.isnan(v) or v == -math.inf for v in values):
         raise ConfigError(f"{field_name}: {text!r} is not {WANTED}")
+    if any(abs(v) > LARGEST_DB and v != math.inf for v in values):
+        raise ConfigError(
+            f"{field_name}: {text!r} is beyond -{LARGEST_DB} to {LARGEST_DB} dB; inf is a link without noise"
+        )
     if drawn and (len(values) != 2 or not values[0] < values[1] < math.inf):
         raise ConfigError(f"{field_name}: {text!r} is not a range low:high of two finite numbers in dB")
     return SNR(values, drawn)

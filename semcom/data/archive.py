@@ -2,40 +2,76 @@
 
 from __future__ import annotations
 
+import math
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Container
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
 
-DAMAGED = (OSError, ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
+DAMAGED = (OSError, ValueError, OverflowError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
 """Errors of NumPy and zipfile for files that are no archive, cut short, encrypted or hold pickled objects."""
 
 
-def read_archive(path: Path, blame: str, wanted: Container[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an .npz file by name, all or those that are `wanted`.
+def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[Any]]:
+    """Return those arrays of an .npz file whose names are wanted, by name.
+
+    Nothing is allocated for an array that its header makes larger than the file says it is.
 
     Raises ConfigError that starts with `blame` (field and value) if the file is missing or no archive of plain arrays.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ConfigError(f"{blame} is not there; give the path of an .npz file")
-    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle and advise to load it unsafely
-        raise ConfigError(f"{blame} is no readable .npz archive of plain arrays (not a zip file)")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files if wanted is None or key in wanted}
+        with zipfile.ZipFile(path) as archive:  # not np.load, which allocates what a header promises
+            return {name: _read(archive, member) for name, member in _members(archive, wanted)}
     except DAMAGED as error:
         raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
-    for key, value in arrays.items():
-        if not isinstance(value, np.ndarray):
-            raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({key} is no array)")
-    return arrays
+
+
+def size_of_archive(path: Path, wanted: Callable[[str], bool]) -> int:
+    """Return the bytes of those arrays of an .npz file whose names are wanted; 0 where `read_archive` refuses it."""
+    if not os.path.isfile(path):
+        return 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sum(member.file_size for _, member in _members(archive, wanted))
+    except DAMAGED:
+        return 0
+
+
+def _members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> list[tuple[str, zipfile.ZipInfo]]:
+    """Return the wanted arrays of an archive: names, and what the archive says of them."""
+    named = [(member.filename.removesuffix(".npy"), member) for member in archive.infolist()]
+    return [(name, member) for name, member in named if wanted(name)]
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """Return one array of an archive. Raises ValueError if it is none, or if its header promises more than there is."""
+    with archive.open(member) as file:
+        promised = _promised(file)
+        if promised > member.file_size - file.tell():
+            raise ValueError(f"{member.filename} promises {promised} bytes and has {member.file_size}")
+        file.seek(0)
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _promised(file: IO[bytes]) -> int:
+    """Return the number of bytes that the header of an array promises, and leave the file behind it."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, _, dtype = read(file)
+    except Exception as error:  # it is parsed as Python: almost anything may come out
+        raise ValueError(f"its header cannot be read: {one_line(error)}") from None
+    return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize
 
 
 def one_line(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,20 @@ def load(config: DataConfig) -> Dataset:
     Raises ConfigError for a name that is neither known nor a path, a root that is missing, and files that are
     missing or damaged.
     """
-    if config.root is not None and not Path(config.root).expanduser().is_dir():
+    root = config.root and os.path.expanduser(config.root)
+    if root is not None and not os.path.isdir(root):
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        dataset = _loader(config)(config.root and str(Path(config.root).expanduser()))
+        dataset = _loader(config)(root)
         if not isinstance(dataset, Dataset):
             raise ConfigError(
                 f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
             )
         return dataset
-    path = Path(config.name).expanduser()
-    if path.is_dir():
+    path = Path(os.path.expanduser(config.name))  # pathlib's raises for a user that is not known
+    if os.path.isdir(path):
         return read_folder(path)
-    if path.is_file() or path.suffix == ".npz":
+    if os.path.isfile(path) or path.suffix == ".npz":
         return read_npz(path)
     raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Rule, require
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
 from semcom.config import ConfigError, PartitionConfig
 from semcom.config.options import Needs, build_options, check_options
 from semcom.data import counts
@@ -141,9 +141,9 @@ class DirichletClient(Divided):
         """Concentration: the smaller, the fewer classes a client has."""
 
         def check(self) -> None:
-            """Raise ValueError for a concentration that is not positive."""
+            """Raise ValueError for a concentration that is not positive, or so large that its shares are no numbers."""
             super().check()
-            require("beta", self.beta, POSITIVE)
+            require("beta", self.beta, MEASURE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.dirichlet_client`."""

@@ -5,7 +5,9 @@ Legend: N images, C channels, H x W pixels.
 
 from __future__ import annotations
 
+import errno
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,10 @@ from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+ARRAYS = ("x_train", "y_train", "x_test", "y_test", "classes")
+"""Arrays of an .npz, of which the last one may be missing."""
+IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+"""Ends of the names of image files."""
 PARTS = ("train", "test")
 """Folders of an image folder."""
 WIDE = ("PNG", "PPM")
@@ -57,29 +63,59 @@ def read_folder(path: str | Path) -> Dataset:
     Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if train and test have
     different classes.
     """
-    from torchvision.datasets import ImageFolder
+    from PIL.Image import DecompressionBombWarning
 
     path = Path(path)
     for part in PARTS:
         require((path / part).is_dir(), str(path), f"an image folder has train/ and test/, but {part}/ is missing")
     try:
-        train, test = (ImageFolder(str(path / part)) for part in PARTS)
+        classes, test_classes = (_classes(path / part) for part in PARTS)
+        require(bool(classes), str(path), "train/ holds no class, a folder with images")
+        require(classes == test_classes, str(path), "train/ and test/ hold different classes")
+        files = [[_images(path / part / name) for name in classes] for part in PARTS]
     except OSError as error:
-        raise ConfigError(f"data.name: {str(path)!r}: {one_line(error)}") from None
-    require(train.classes == test.classes, str(path), "train/ and test/ hold different classes")
-    images = np.stack([_pixels(str(path), file) for file, _ in [*train.samples, *test.samples]])
-    labels = np.array([*train.targets, *test.targets], dtype=np.int64)
-    return Dataset(str(path), images, labels, len(train.targets), tuple(train.classes))
+        raise ConfigError(f"data.name: {str(path)!r}: {error.filename} cannot be read: {error.strerror}") from None
+    for part, found in zip(PARTS, files, strict=True):
+        empty = [name for name, images in zip(classes, found, strict=True) if not images]
+        require(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DecompressionBombWarning)
+        images = np.stack([_pixels(str(path), file) for part in files for own in part for file in own])
+    train, test = (np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files)
+    return Dataset(str(path), images, np.concatenate([train, test]), len(train), tuple(classes))
 
 
 def image_files(path: Path) -> list[Path]:
-    """Return the files that `read_folder` would read, sorted."""
-    from torchvision.datasets.folder import IMG_EXTENSIONS
+    """Return the files that `read_folder` would read, sorted. Raises OSError as it is raised there."""
+    parts = [path / part for part in PARTS if (path / part).is_dir()]
+    return sorted(Path(file) for part in parts for name in _classes(part) for file in _images(part / name))
 
-    parts = [path / part for part in PARTS]
-    folders = [walked for part in parts for walked in os.walk(part, followlinks=True)]  # as ImageFolder walks them
-    files = [Path(folder, name) for folder, _, names in folders for name in names]
-    return sorted(file for file in files if file.suffix.lower() in IMG_EXTENSIONS and file.parent not in parts)
+
+def _classes(part: Path) -> list[str]:
+    """Return the names of the folders in a part, sorted."""
+    return sorted(entry.name for entry in list(os.scandir(part)) if entry.is_dir())
+
+
+def _images(folder: Path) -> list[str]:
+    """Return the images in a folder and those below it, of one folder after the other, as ImageFolder has them.
+
+    Raises OSError for a folder that links lead to twice, or in a circle, and for an image that is no file.
+    """
+    found, left, seen = list[tuple[str, str]](), [str(folder)], set[tuple[int, int]]()
+    while left:
+        place = left.pop()
+        there = os.stat(place)
+        if (there.st_dev, there.st_ino) in seen:
+            raise OSError(errno.ELOOP, "a link leads to it a second time", place)
+        seen.add((there.st_dev, there.st_ino))
+        for entry in list(os.scandir(place)):
+            if entry.is_dir():
+                left.append(entry.path)
+            elif entry.name.lower().endswith(IMAGES):
+                if not entry.is_file() and os.path.exists(entry.path):
+                    raise OSError(errno.EINVAL, "it is no file", entry.path)
+                found.append((place, entry.name))
+    return [os.path.join(*names) for names in sorted(found)]
 
 
 def shrink(images: Bytes) -> Bytes:
@@ -109,10 +145,9 @@ def _fit(height: int, width: int) -> tuple[int, int]:
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an .npz archive that make a dataset."""
-    needed = ("x_train", "y_train", "x_test", "y_test")
-    arrays = read_archive(path, f"data.name: {name!r}", (*needed, "classes"))
-    missing = [key for key in needed if key not in arrays]
-    require(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(needed)}")
+    arrays = read_archive(path, f"data.name: {name!r}", ARRAYS.__contains__)
+    missing = [key for key in ARRAYS if key not in arrays and key != "classes"]
+    require(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(ARRAYS[:-1])}")
     return arrays
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ class File(Partition):
         return Split(*read_split(self.options.path, clients, len(dataset.images)))
 
 
+def is_list(name: str) -> bool:
+    """Return whether an array of such a file is one of its lists."""
+    return name.startswith(("train_", "test_", "validation_"))
+
+
 def write_split(path: str | Path, split: Split) -> None:
     """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
     arrays: dict[str, Any] = {}
@@ -52,7 +58,7 @@ def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, List
     Raises ConfigError if it is missing or damaged, is not for that many clients, or holds indices that are not
     whole numbers below `images`, or that occur twice within a client.
     """
-    arrays = read_archive(Path(path).expanduser(), f"partition.path: {path!r}")
+    arrays = read_archive(Path(os.path.expanduser(path)), f"partition.path: {path!r}", is_list)
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:
         raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")

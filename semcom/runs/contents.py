@@ -24,7 +24,7 @@ def locate(config: RunConfig) -> RunConfig:
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
     split = getattr(config.partition.options, "path", None)
-    _refuse_empty(config, split)
+    _check_paths(config, split)
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -49,12 +49,18 @@ def locate(config: RunConfig) -> RunConfig:
     return replace(config, contents={path: now for path, (_, now) in found.items()})
 
 
-def _refuse_empty(config: RunConfig, split: str | None) -> None:
-    """Refuse an empty path, which would be the folder where the process happens to be."""
+def _check_paths(config: RunConfig, split: str | None) -> None:
+    """Refuse an empty path, which would be the folder where the process happens to be, and one that no system takes."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
     for field, path in {**fields, "partition.path": split, "out": config.out}.items():
         if path == "":
             raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
+        try:
+            os.stat(os.path.expanduser(path or ""))
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # which may be made, or is the name of a dataset
+        except OSError as error:
+            raise ConfigError(f"{field}: {path!r} cannot be looked up: {error.strerror}") from None
 
 
 def _dataset(name: str) -> str:
@@ -73,8 +79,11 @@ def _absolute(path: str) -> str:
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path."""
-    return os.path.isabs(path) and os.path.exists(path)
+    """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path.
+
+    Of a pipe or a device there is no digest, since it may have no end; its reader refuses it.
+    """
+    return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
 def _digest(field: str, path: str) -> str:

@@ -7,15 +7,20 @@ refuses ends a run with one line (`within_memory`). Legend: K clients, k clients
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
 from semcom.config import ConfigError, Resolved, RunError
 from semcom.config.options import spelled
+from semcom.data.archive import size_of_archive
 from semcom.data.federation import Federation
+from semcom.data.readers import ARRAYS
+from semcom.data.split_file import is_list
 from semcom.engine.host.memory import free_memory
 from semcom.engine.links import build_link
 from semcom.engine.random import global_draws
@@ -37,7 +42,7 @@ class MemoryShort(RunError):
 
 
 def check_size(config: Resolved) -> None:
-    """Refuse what is too large whatever the data are: numbers, clients and processes of a resolved configuration.
+    """Refuse what is too large before anything is read: numbers, clients, files and processes of a configuration.
 
     Raises ConfigError that names the field, what it would take, and what there is.
     """
@@ -45,6 +50,9 @@ def check_size(config: Resolved) -> None:
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
     _compare(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
+    _check_archive("data.name", config.data.name, ARRAYS.__contains__)
+    _check_archive("new-data", config.new_data, ARRAYS.__contains__)
+    _check_archive("partition.path", getattr(config.partition.options, "path", None), is_list)
     if config.processes > 1:
         check_processes("processes", config.processes, CLIENT * sum(clients.values()))
 
@@ -96,6 +104,12 @@ def _check_numbers(part: object, prefix: str) -> None:
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
+
+
+def _check_archive(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
+    """Compare the memory of the arrays in a file, if `path` is one; a dataset's name is no absolute path."""
+    if path is not None and os.path.isabs(path):
+        _compare(field, repr(path), "its arrays take", size_of_archive(Path(path), wanted))
 
 
 def _check_model(config: Resolved, encoder: str, members: Federation, device: torch.device) -> None:

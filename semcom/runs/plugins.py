@@ -35,6 +35,8 @@ def load_plugins(plugins: Iterable[str]) -> None:
         name = absolute(plugin)
         if os.sep in plugin and not name.endswith(".py"):
             raise ConfigError(f"plugin: {plugin!r} is no Python file; give FILE.py, or the name of a module")
+        if name.endswith(".py") and os.path.exists(name) and not os.path.isfile(name):
+            raise ConfigError(f"plugin: {plugin!r} is no file")
         try:
             if name not in _loaded:
                 _loaded[name] = _load(name)

@@ -110,7 +110,7 @@ def find_device(name: str, local_rank: int | None = None) -> torch.device:
             if device.index >= torch.cuda.device_count():
                 raise RuntimeError
         else:
-            torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
+            torch.zeros(1, device=device).item()  # which a device without numbers, such as meta, cannot give
+    except (RuntimeError, AssertionError, ImportError):  # torch has names of devices that it has no modules for
         raise ConfigError(f"device: {name!r} is not here; give cpu, cuda, cuda:N or auto") from None
     return device

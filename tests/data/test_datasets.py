@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import struct
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from semcom.data.load import load
 from semcom.data.readers import read_folder, read_npz, shrink
 from semcom.data.registry import DATASETS
 from semcom.data.sources import cache_folder, digits
+from semcom.data.split_file import read_split
 
 ROOT = os.environ.get("SEMCOM_DATA")
 
@@ -306,3 +311,67 @@ def test_real_mnist() -> None:
     assert np.bincount(dataset.labels).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
     # 0.13066 of the 60,000 original training images, 0.13251 of the 10,000 test images
     assert dataset.images.mean() / 255 == pytest.approx((6 * 0.13066 + 0.13251) / 7, abs=2e-5)
+
+
+# Files that promise too much -----------------------------------------------------------------------------------------
+
+
+def member(array: Any = None, shape: tuple[int, ...] = (), kind: str = "|u1", there: int = 100) -> bytes:
+    """An array as an .npz holds it, or a header of a shape and type with so many bytes behind it."""
+    file = io.BytesIO()
+    if array is not None:
+        np.save(file, array)
+        return file.getvalue()
+    header = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue() + bytes(there)
+
+
+def packed(path: Path, **members: bytes) -> str:
+    """Write an .npz whose members are made by hand; those that are not given are those of `arrays`."""
+    whole = members if "train_0" in members else {name: member(array) for name, array in arrays().items()} | members
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in whole.items():
+            archive.writestr(f"{name}.npy", content)
+    return str(path)
+
+
+DEEP = b"{'descr': " + b"[" * 5000 + b", }"
+PROMISES: list[tuple[dict[str, bytes], str]] = [
+    ({"x_train": member(shape=(10**15, 32, 32, 3))}, "x_train.npy promises 3072000000000000000 bytes and has 228"),
+    ({"x_train": member(shape=(10**40, 32, 32, 3))}, "x_train.npy promises 3072"),
+    ({"x_train": member(shape=(10**6, 32, 32, 3))}, "x_train.npy promises 3072000000 bytes and has 228"),
+    ({"y_train": member(shape=(10**15,), kind="<i8")}, "y_train.npy promises 8000000000000000 bytes and has 228"),
+    ({"classes": member(shape=(2,), kind="<U500000000")}, "classes.npy promises 4000000000 bytes and has 228"),
+    ({"x_train": member(shape=(-5, 8, 8))}, "negative dimensions"),
+    ({"x_train": member(shape=(10**40, 0, 3), there=0)}, ""),
+    ({"x_train": b"\x93NUMPY\x01\x00" + struct.pack("<H", len(DEEP)) + DEEP}, "its header cannot be read: "),
+]
+
+
+@pytest.mark.parametrize(("members", "message"), PROMISES)
+def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
+    tracemalloc.start()
+    line = refused(name=packed(tmp_path / "set.npz", **members))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "is no readable .npz archive of plain arrays (" + message in line
+    assert peak < 20 << 20, "what is promised was allocated"
+
+
+def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
+    one, huge = member(np.array([1])), member(shape=(10**15,), kind="<i8")
+    path = packed(tmp_path / "split.npz", train_0=huge, test_0=one)
+    with pytest.raises(ConfigError, match=r"^partition.path: '.*split.npz' is no readable .*train_0.npy promises 8000"):
+        read_split(path, 1, 10)
+    path = packed(tmp_path / "split.npz", train_0=member(np.array([0])), test_0=one, notes=huge)
+    assert [len(lists[0]) for lists in read_split(path, 1, 10)] == [1, 1, 0], "what is not needed is not read"
+
+
+def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
+    assert refused(name="~nobody-at-all/x.npz") == (
+        "data.name: '~nobody-at-all/x.npz' is not there; give the path of an .npz file"
+    )
+    os.mkfifo(tmp_path / "set.npz")
+    assert refused(name=str(tmp_path / "set.npz")).endswith("is not there; give the path of an .npz file")
+    assert refused(name="/dev/zero").startswith("data.name: dataset '/dev/zero' is unknown")

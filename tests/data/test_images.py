@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
-from semcom.config import ConfigError
+from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.federation import _pad
 from semcom.data.readers import image_files, read_folder, read_npz
+from semcom.runs.resolve import resolve
 
 
 def folder(root: Path, first: Image.Image | bytes, name: str = "one.png") -> Path:
@@ -142,3 +146,73 @@ def test_the_files_of_a_folder_are_those_that_are_read(tmp_path: Path) -> None:
     (root / "train" / "bee" / "deep").mkdir()
     Image.new("RGB", (4, 4)).save(root / "train" / "bee" / "deep" / "more.PNG")
     assert len(image_files(root)) == len(read_folder(root).images) == 5
+
+
+def test_the_order_is_that_of_torchvision(tmp_path: Path) -> None:
+    """Images of a class lie in the order of their folders, as texts, then of their names."""
+    root = folder(tmp_path, Image.new("L", (32, 32), 1), "b.png")
+    for level, name in enumerate(("a/x.png", "a/deep/w.png", "a-b/x.JPG", "a.png", "Z.png"), 2):
+        path = root / "train" / "ant" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (32, 32), level).save(path)
+    found = ImageFolder(str(root / "train")).samples
+    expected = [np.asarray(Image.open(path))[0, 0].max() for path, _ in found]
+    assert read_folder(root).images[: len(found), 0, 0, 0].tolist() == expected
+
+
+# What never ends, or is far too large --------------------------------------------------------------------------------
+
+
+def refused(root: Path) -> str:
+    with pytest.raises(ConfigError) as stop:
+        read_folder(root)
+    with pytest.raises(ConfigError) as early:
+        resolve(RunConfig(method="fedavg", data=DataConfig(str(root))))
+    assert str(stop.value) == f"data.name: {str(root)!r}: " + str(early.value).removeprefix("data.name: ").replace(
+        "'", ""
+    )
+    return str(stop.value)
+
+
+def test_a_pipe_among_the_images_is_refused(tmp_path: Path) -> None:
+    root = folder(tmp_path, Image.new("L", (4, 4)))
+    os.mkfifo(root / "train" / "bee" / "pipe.png")
+    assert refused(root).endswith("train/bee/pipe.png cannot be read: it is no file")
+
+
+@pytest.mark.parametrize("target", ["train/ant", "train", "."])
+def test_links_in_a_circle_are_refused(target: str, tmp_path: Path) -> None:
+    root = folder(tmp_path, Image.new("L", (4, 4)))
+    for name in ("one", "two", "three"):
+        (root / "train" / "ant" / name).symlink_to(root / target)
+    assert refused(root).endswith("cannot be read: a link leads to it a second time")
+
+
+def test_a_link_to_nothing_and_one_to_images(tmp_path: Path) -> None:
+    root = folder(tmp_path / "set", Image.new("L", (4, 4)))
+    (tmp_path / "more").mkdir()
+    Image.new("L", (4, 4)).save(tmp_path / "more" / "x.png")
+    (root / "train" / "ant" / "more").symlink_to(tmp_path / "more")
+    assert len(read_folder(root).images) == 5
+    (root / "train" / "ant" / "gone.png").symlink_to(tmp_path / "gone")
+    with pytest.raises(ConfigError, match="gone.png cannot be read"):
+        read_folder(root)
+
+
+def test_what_pillow_warns_of_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = folder(tmp_path, Image.new("1", (40, 40)))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1100)  # the others have 1,024; above twice as many it is an error
+    with (
+        warnings.catch_warnings(record=True) as said,
+        pytest.raises(ConfigError, match=r"one\.png cannot be read \(Im"),
+    ):
+        read_folder(root)
+    assert not said
+
+
+@pytest.mark.parametrize("missing", ["train", "test"])
+def test_a_class_without_images_is_named(missing: str, tmp_path: Path) -> None:
+    root = folder(tmp_path, Image.new("L", (4, 4)))
+    (root / missing / "bee" / "other.png").unlink()
+    with pytest.raises(ConfigError, match=f"{missing}/bee/ holds no image"):
+        read_folder(root)

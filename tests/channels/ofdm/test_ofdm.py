@@ -282,7 +282,7 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"shares": (1.5, -0.5)}, "shares: -0.5 is not a positive number"),
         ({"shares": 0.5}, "shares: 0.5 sum to 0.5 and not to 1"),
         ({"spacing_khz": 0.0}, "spacing_khz: 0.0 is not a positive number"),
-        ({"cyclic_prefix": -0.1}, "cyclic_prefix: -0.1 is not a number of at least 0"),
+        ({"cyclic_prefix": -0.1}, "cyclic_prefix: -0.1 is not a number in [0, 1]"),
         ({"delay_spread_ns": math.nan}, "delay_spread_ns: nan is not a number of at least 0"),
         ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
         ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
