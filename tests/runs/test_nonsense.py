@@ -28,6 +28,7 @@ from channels import LINKS
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError, to_dict
 from semcom.data.registry import PARTITIONS
+from semcom.engine.train.descent import Diverged
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS
 from semcom.runs.owners import options_class
@@ -238,6 +239,10 @@ COUNTS = {"drawn": 0, "accepted": 0, "run": 0}
 """Number of requests that were drawn, accepted, and run to the end."""
 
 
+FORESEEN = (type(None), ConfigError, RunError, Diverged, MemoryError)
+"""Causes of a failed run; anything else is a bug."""
+
+
 def one_line(error: Exception) -> None:
     """Check the message of a refusal."""
     text = str(error)
@@ -271,6 +276,8 @@ def check(table: dict[str, Any], trained: bool) -> None:
             return
         result = run(dataclasses.replace(config, out=None))
     except (ConfigError, RunError) as error:
+        bug = isinstance(error, RunError) and not isinstance(error.__cause__, FORESEEN)
+        assert not bug, f"a bug, told as a failed run: {error.__cause__!r}"
         one_line(error)
         return
     COUNTS["run"] += 1
