@@ -91,7 +91,7 @@ def test_failed_run_is_a_row_and_others_finish(
 ) -> None:
     def run(config: RunConfig) -> None:
         if config.method == "fedproto" and config.channel.snr_db == 9.0:
-            raise RunError("loss is not finite in round 3\nsecond line")
+            raise RuntimeError("loss is not finite in round 3\nsecond line")
         fake_run(config)
 
     with pytest.raises(RunError, match=r"^1 of 9 runs failed: see .*results.parquet; "):
@@ -101,11 +101,11 @@ def test_failed_run_is_a_row_and_others_finish(
     assert len(frame) == 9 and len(failed) == 1
     row = failed.iloc[0]
     assert (row["method"], row["channel.snr_db"], row["seed"]) == ("fedproto", 9.0, 0)
-    assert row["error"] == "RunError: loss is not finite in round 3"
+    assert row["error"] == "RuntimeError: loss is not finite in round 3"
     assert pd.isna(row["accuracy"])
     captured = capsys.readouterr()
     line = next(line for line in captured.err.splitlines() if "FAILED" in line)
-    said = f"FAILED fedproto, shots, awgn 9.0 dB, seed 0, {row['hash']}: RunError: loss is not finite in round 3"
+    said = f"FAILED fedproto, shots, awgn 9.0 dB, seed 0, {row['hash']}: RuntimeError: loss is not finite in round 3"
     assert line.endswith(said)
     assert "fedproto  60.0 ± 5.0      failed  78.0 ± 5.0" in captured.out
     assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
