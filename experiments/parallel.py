@@ -68,13 +68,14 @@ def carry_out(
             calls = [delayed(_attempt)(to_dict(config), train, os.getpid(), limit_minutes) for config in configs]
             return _pool(calls, jobs, backend, progress)
 
-        broken = pool(progress.waiting())
-        while broken:
+        broken, left = pool(progress.waiting()), TRIES
+        while broken and left:
             begun = [config for config in progress.waiting() if run_folder(config).is_dir()]
             for config in begun:
                 progress.fail(config, _alone(config, pool) or broken)
-            if not begun:
-                break
+            left -= (
+                not begun
+            )  # a pool may break before any run begins, for example a worker that died while it was idle
             broken = pool(progress.waiting())
         if full := _full(progress.waiting()):
             progress.leave(full)
@@ -178,7 +179,7 @@ def _attempt(content: Mapping[str, Any], train: Train, parent: int, limit_minute
         limit_minutes: as of `carry_out`.
     """
     if parent != os.getpid():
-        end_with(parent)
+        end_with(parent, look=True)  # joblib may have started it from a thread of its own
     config = from_dict(content)
     folder = run_folder(config)
     try:

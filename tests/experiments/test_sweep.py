@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 import semcom
+from experiments import parallel
 from experiments.base import Experiment, Grid, set_fields
 from experiments.cost import work
 from experiments.parallel import carry_out
@@ -467,6 +468,28 @@ def test_a_run_whose_process_was_killed_by_others_is_tried_again(tmp_path: Path,
 
     sweep("demo", out=tmp_path, jobs=2, train=run)
     assert set(read_table(tmp_path)["status"]) == {"done"} and (tmp_path / "marks").read_text() == "xxx"
+
+
+def test_a_pool_that_breaks_before_any_run_is_made_anew(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose idle worker was killed since the last sweep; for ever is not tried."""
+    pools: list[int] = []
+    whole = parallel._pool
+
+    def pool(calls: Any, *rest: Any) -> str:
+        pools.append(len(calls))
+        return "broken" if len(pools) <= broken else whole(calls, *rest)
+
+    monkeypatch.setattr(parallel, "_pool", pool)
+    broken = 2
+    sweep("demo", out=tmp_path / "twice", train=fake_run)
+    assert pools == [9, 9, 9] and set(read_table(tmp_path / "twice")["status"]) == {"done"}
+    pools.clear()
+    broken = 100
+    with pytest.raises(RunError, match="^9 of 9 runs failed"):
+        sweep("demo", out=tmp_path / "ever", train=fake_run)
+    assert pools == [9, 9, 9] and set(read_table(tmp_path / "ever")["error"]) == {"broken"}
 
 
 DAMAGED = {"": "empty", "{}": "no digest", '{"accuracy": 0.999}': "forged"}

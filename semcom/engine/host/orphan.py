@@ -10,17 +10,19 @@ import threading
 import time
 
 HEARTBEAT_S = 0.5
-"""Seconds between looks at the parent, where the system does not tell of its end."""
+"""Seconds between looks at the parent."""
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int, look: bool = False) -> None:
     """End this process as soon as its parent has ended, even by SIGKILL.
 
     Args:
         parent: process id, as the parent gave it: it may have ended already.
+        look: whether to look at the parent twice a second though the system would tell of its end: it tells of the end
+            of the thread that started this process, and that thread may end before the others do.
     """
-    if sys.platform.startswith("linux"):
+    if sys.platform.startswith("linux") and not look:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=_watch, args=(parent,), daemon=True).start()
