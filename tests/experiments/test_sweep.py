@@ -517,7 +517,7 @@ def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     assert len(family) >= 3
     process.send_signal(number)
-    assert process.wait(10) == (STATUS if number == signal.SIGTERM else -number)
+    assert process.wait(30) == (STATUS if number == signal.SIGTERM else -number)
     assert not psutil.wait_procs(family, timeout=10)[1]
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")

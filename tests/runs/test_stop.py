@@ -425,7 +425,7 @@ def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: di
     worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(getattr(signal, hit))
     rest = process.stderr.read().splitlines()
-    assert process.wait(10) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker)
+    assert process.wait(30) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker)
     if hit != "SIGKILL":
         lines = (tmp_path / METRICS).read_bytes().splitlines()
         assert kept(tmp_path) == len(lines) >= 2
