@@ -25,6 +25,7 @@ __all__ = ["LINKS", "Link", "Meter", "link_options", "make_link"]
 LINKS: Registry[type[Link]] = Registry(
     "channel",
     {
+        "none": "channels.fading:NoChannel",
         "ideal": "channels.fading:Ideal",
         "awgn": "channels.fading:AWGN",
         "rayleigh": "channels.fading:Rayleigh",

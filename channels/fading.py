@@ -1,4 +1,4 @@
-"""The links `ideal`, `awgn`, `rayleigh` and `rician`."""
+"""The links `none`, `ideal`, `awgn`, `rayleigh` and `rician`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,66 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from channels.link import DOWNLINKS, Downlink, Link, Realisation, complex_normal
+from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
+from channels.meter import Meter
 from channels.options import BaseOptions, Rule, one_of, require
-from channels.power import check_even
+from channels.power import check_even, check_finite
 
+Power = Literal["normalised", "free"]
+POWERS = get_args(Power)
 Coherence = Literal["symbol", "sample", "batch", "round"]
 COHERENCES = get_args(Coherence)
 K_FACTORS_DB = Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dB")
+
+
+class NoChannel(Link):
+    """`y = x` and no channel: features as they are, exact gradients, nothing on the air; for papers without a radio."""
+
+    noisy = False
+    radio = False
+    normalises = False
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """No option: there is no channel."""
+
+    def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
+        """Return zeros `[n]`: nothing is sent."""
+        return Cost(np.zeros(len(numbers)), np.zeros(len(numbers)))
+
+    def draw(
+        self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """Draw nothing; `d` may be odd."""
+        return {}
+
+    def __call__(
+        self,
+        features: Tensor,
+        up: Realisation,
+        snr_db: Tensor,
+        *,
+        down: Realisation | None = None,
+        down_snr_db: Tensor | None = None,
+        mask: Tensor | None = None,
+        meter: Meter | None = None,
+        down_meter: Meter | None = None,
+        check: bool = True,
+    ) -> Tensor:
+        """Return `features` `[k, b, d]` themselves, unmetered. With a `mask`, padding gets no gradient.
+
+        Raises:
+            ValueError: when a feature is not finite and `check` is set.
+        """
+        if check:
+            check_finite(features, mask)
+        if mask is None or not features.requires_grad:
+            return features
+        return torch.where(mask.unsqueeze(-1), features, features.detach())
 
 
 class Ideal(Link):
@@ -35,19 +85,38 @@ class Ideal(Link):
         return {}
 
 
+@dataclass(frozen=True)
+class DownlinkOptions(BaseOptions):
+    """The option of a link whose receiver equalises nothing."""
+
+    downlink: Downlink = "noisy"
+    """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+
+    def check(self) -> None:
+        """Raise ValueError for an unknown `downlink`."""
+        one_of("downlink", self.downlink, DOWNLINKS)
+
+
 class AWGN(Link):
     """Additive white Gaussian noise: `y = x + n`, which leaves nothing to equalise."""
 
     @dataclass(frozen=True)
-    class Options(BaseOptions):
-        """The option of a link that does not fade."""
+    class Options(DownlinkOptions):
+        """Options of a link that does not fade."""
 
-        downlink: Downlink = "noisy"
-        """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+        power: Power = "normalised"
+        """Power of the features: scaled to mean square 1 ("normalised"), or as loud as they are over the same noise
+        ("free"), so that the received SNR is not the one that is set. Gradients are scaled by their r.m.s. anyway."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown `downlink`."""
-            one_of("downlink", self.downlink, DOWNLINKS)
+            """Raise ValueError for an unknown `power`, or as the parent does."""
+            super().check()
+            one_of("power", self.power, POWERS)
+
+    def __init__(self, options: BaseOptions) -> None:
+        super().__init__(options)
+        if getattr(options, "power", None) == "free":
+            self.normalises = False
 
 
 class Rayleigh(Link):

@@ -94,6 +94,10 @@ class Link:
 
     noisy: ClassVar[bool] = True
     """True if the SNR makes a difference."""
+    radio: ClassVar[bool] = True
+    """True if features cross the air as complex symbols, two in one, which take band, time and energy."""
+    normalises: bool = True
+    """True if features are scaled to mean square 1 before they are sent."""
     shares: tuple[float, ...] | None = None
     """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None
@@ -179,6 +183,8 @@ class Link:
     ) -> Tensor:
         """Scale features `[k, b, d]` to mean square 1, send them, and return them as received, `[k, b, d]`.
 
+        A link that does not normalise (`normalises`) sends them as they are, over noise for symbols of unit power.
+
         Args:
             features: float32 or float64, d even.
             up: realisation of the uplink, stacked over clients: `[k, b, ...]`.
@@ -201,7 +207,8 @@ class Link:
         back = None
         if down is not None and self.downlink == "noisy":
             back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
-        received = Split.apply(normalise_power(features), uplink, back, mask)
+        sent = normalise_power(features) if self.normalises else features
+        received = Split.apply(sent, uplink, back, mask)
         assert isinstance(received, Tensor)
         return received
 

@@ -52,7 +52,7 @@ class Hop:
 
 
 class Split(torch.autograd.Function):
-    """Function that sends normalised features `[k, b, d]` up and their gradient down. Not for use inside vmap."""
+    """Function that sends features `[k, b, d]`, scaled already, up and their gradient down. Not for use inside vmap."""
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, up: Hop, down: Hop | None, mask: Tensor | None) -> Tensor:

@@ -12,16 +12,19 @@ from typing import Any
 
 from semcom.config import Resolved, to_dict
 
-PUBLISHED: Mapping[str, tuple[int, int]] = {
-    "digits": (1438, 359),
-    "cifar10": (50_000, 10_000),
-    "mnist": (60_000, 10_000),
+PUBLISHED: Mapping[str, tuple[int, int, int]] = {
+    "digits": (1438, 359, 10),
+    "cifar10": (50_000, 10_000, 10),
+    "cifar100": (50_000, 10_000, 100),
+    "mnist": (60_000, 10_000, 10),
+    "fashion-mnist": (60_000, 10_000, 10),
+    "emnist": (112_800, 18_800, 47),
+    "svhn": (73_257, 26_032, 10),
+    "cinic10": (180_000, 90_000, 10),
 }
-"""Dataset -> its training and test images; any other dataset would have to be loaded to know."""
+"""Dataset -> its training images, test images and classes; any other dataset would have to be loaded to know."""
 DIVIDED = ("iid", "dirichlet", "dirichlet-client", "pathological")
 """Partitions that divide all images among the clients; what another one gives is not known before it is made."""
-CLASSES = 10
-"""Classes of each of them."""
 
 
 def samples(config: Resolved) -> float | None:
@@ -60,9 +63,9 @@ def client_size(config: Resolved) -> float | None:
 
 def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
     """Return how many training samples a partition gives to all clients that it divides the images among."""
-    train, test = PUBLISHED[dataset]
+    train, test, classes = PUBLISHED[dataset]
     pool = train if fields.get("test") == "own" else (train + test) * (1 - fields["test_fraction"])
-    owned = min(1.0, clients * fields["classes"] / CLASSES) if fields["kind"] == "pathological" else 1.0
+    owned = min(1.0, clients * fields["classes"] / classes) if fields["kind"] == "pathological" else 1.0
     return pool * fields["fraction"] * owned
 
 

@@ -73,9 +73,8 @@ def carry_out(
             begun = [config for config in progress.waiting() if run_folder(config).is_dir()]
             for config in begun:
                 progress.fail(config, _alone(config, pool) or broken)
-            left -= (
-                not begun
-            )  # a pool may break before any run begins, for example a worker that died while it was idle
+            if not begun:  # a pool may break before any run begins: a worker may die while it is idle
+                left -= 1
             broken = pool(progress.waiting())
         if full := _full(progress.waiting()):
             progress.leave(full)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from channels import LINKS
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR
+from semcom.files import ERROR, SUMMARY
 from semcom.runs.folder import read_summary
 
 
@@ -23,15 +24,17 @@ def run_folder(config: RunConfig) -> Path:
 
 def is_finished(config: RunConfig) -> bool:
     """Return whether a run has left its summary; a damaged one, or another run's, is none."""
-    try:
-        return read_summary(run_folder(config), run_hash(config)) is not None
+    folder = run_folder(config)
+    try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
+        return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
     except RunError:
         return False
 
 
 def describe(config: RunConfig) -> str:
     """Return what tells one run of a sweep from the others: method, partition, channel, seed, hash."""
-    channel = f"{config.channel.kind} {config.channel.snr_db} dB"
+    kind = config.channel.kind
+    channel = f"{kind} {config.channel.snr_db} dB" if LINKS.get(kind).noisy else kind
     return f"{config.method}, {config.partition.kind}, {channel}, seed {config.seed}, {run_hash(config)}"
 
 

@@ -11,6 +11,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     {
         "arms-small": "experiments.arms_small:ARMS_SMALL",
         "demo": "experiments.demo:DEMO",
+        "finish-search": "experiments.finish_search:FINISH_SEARCH",
         "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     },

@@ -74,11 +74,13 @@ def _column(values: list[Any]) -> list[Any]:
 def configuration(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a table that say what a run is: fields of its configuration that are in its hash."""
     fields = {field.name: field for field in dataclasses.fields(RunConfig)}
-    sections = {"hyper", *(name for name, field in fields.items() if dataclasses.is_dataclass(field.default_factory))}
+    parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in fields.items()]
+    own = {name: vars(part()) for name, part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)}
 
     def counts(column: str) -> bool:
         section, _, rest = column.partition(".")
-        return section in (sections if rest else fields) and column not in NOT_IDENTITY
+        inside = section == "hyper" or rest in own.get(section, ()) or "options" in own.get(section, ())
+        return (inside if rest else section in fields) and column not in NOT_IDENTITY
 
     return [column for column in frame if counts(column)]
 

@@ -24,6 +24,7 @@ from experiments.parallel import carry_out, check_workers
 from experiments.progress import describe, is_finished, run_folder
 from experiments.registry import experiment
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, RunError, run_hash
+from semcom.config.checks import require
 from semcom.files import REPORT, SWEEP, TABLE, refuse_file, write_atomically
 from semcom.runs.folder import LOCK, read_summary
 
@@ -39,7 +40,7 @@ def check_data(configs: Iterable[RunConfig]) -> None:
     Raises:
         ConfigError: data cannot be had, or a partition of them.
     """
-    from semcom.data.load import load
+    from semcom.data.load import read
     from semcom.data.partitions import partition
 
     needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
@@ -47,7 +48,7 @@ def check_data(configs: Iterable[RunConfig]) -> None:
         if not is_finished(c):
             needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
     for same_data in needed.values():
-        dataset = load(next(iter(same_data.values())).data)
+        dataset = read(next(iter(same_data.values())).data)
         for c in same_data.values():
             partition(dataset, c.partition, c.sharers, c.seed)
 
@@ -92,8 +93,7 @@ def sweep(
     folder = Path(out).expanduser() if out is not None else Path("results") / f"{name}-{scale}"
     origin = {"experiment": name, "scale": scale, "command": command(name, scale, overrides)}
     check_workers(jobs, backend)
-    if limit_minutes is not None and not POSITIVE.accepts(limit_minutes):
-        raise ConfigError(f"limit-minutes: {limit_minutes!r} is not {POSITIVE.wanted}")
+    require("limit-minutes", limit_minutes, POSITIVE)
     check_folder(folder, origin)
     runs = plan(chosen, scale, folder, overrides)
     jobs = max(1, min(jobs, sum(not is_finished(config) for config in runs.values())))

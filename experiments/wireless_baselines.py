@@ -1,8 +1,8 @@
 """Semantic features against digital ones, and against images that are sent, at 9 dB and equal channel uses.
 
 FedCL is trained over AWGN, where its 64 features take 32 uses an image; over the digital link, with the same uses; and
-without a channel. The last one is the classifier of the image chain: its network, data and schedule are those of the
-others, and what is sent is all that tells them apart.
+over the link `ideal`, which has no noise. The last one is the classifier of the image chain: its network, data, power
+normalisation and schedule are those of the others, and what is sent is all that tells them apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ USES = tuple(2**i for i in range(5, 13))
 
 
 def train_and_send(config: RunConfig) -> None:
-    """Train; a run without a channel then sends its test images through the image chain.
+    """Train; a run over the link `ideal` then sends its test images through the image chain.
 
     What that gives is `images` in the summary. The training lies in a folder of its own: there is a summary only when
     both are done.
@@ -50,7 +50,7 @@ def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
 
 KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0,)}
 APART = {"channel.kind": {"ideal": {"channel.snr_db": 10.0, "channel.test_snr_db": None}}}
-"""Settings of the runs without a channel: without noise there is no SNR to be set."""
+"""Settings of the runs over the link `ideal`: without noise there is no SNR to be set."""
 
 WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",

@@ -28,6 +28,7 @@ from semcom.config import (  # noqa: E402 - after the check, since it needs `cha
     ChannelConfig,
     ConfigError,
     DataConfig,
+    FinishConfig,
     ModelConfig,
     PartitionConfig,
     RunConfig,
@@ -43,9 +44,12 @@ if TYPE_CHECKING:
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
     from semcom.models.registry import ENCODERS, HEADS
+    from semcom.runs.embedding import embedding, knn_purity, silhouette
+    from semcom.runs.load import load
     from semcom.runs.resolve import resolve
     from semcom.runs.result import Result
     from semcom.runs.runner import run
+    from semcom.runs.tracking import TensorBoard, scalars
 
 try:
     __version__ = metadata.version("semcom")
@@ -64,9 +68,15 @@ _LAZY = {
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
     "Split": "semcom.data.split",
+    "TensorBoard": "semcom.runs.tracking",
     "average": "semcom.engine.store.population",
+    "embedding": "semcom.runs.embedding",
+    "knn_purity": "semcom.runs.embedding",
+    "load": "semcom.runs.load",
     "resolve": "semcom.runs.resolve",
     "run": "semcom.runs.runner",
+    "scalars": "semcom.runs.tracking",
+    "silhouette": "semcom.runs.embedding",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 
@@ -81,6 +91,7 @@ __all__ = [
     "ConfigError",
     "DataConfig",
     "Dataset",
+    "FinishConfig",
     "Method",
     "ModelConfig",
     "Partition",
@@ -90,11 +101,17 @@ __all__ = [
     "RunConfig",
     "RunError",
     "Split",
+    "TensorBoard",
     "TrainConfig",
     "__version__",
     "average",
+    "embedding",
+    "knn_purity",
+    "load",
     "resolve",
     "run",
+    "scalars",
+    "silhouette",
 ]
 
 

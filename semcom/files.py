@@ -14,6 +14,8 @@ from semcom.config.errors import ConfigError
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 """Files of a run's folder."""
+ARRAYS = "arrays.npz"
+"""The arrays that a run keeps on request, in its folder."""
 PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
 ERROR = "error.txt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import math
@@ -22,6 +23,7 @@ from semcom.config import TrainConfig
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
+from semcom.models.registry import ENCODERS, check_features, own_features
 from tests.methods.arms import ended, play, rounds
 from tests.worlds import gap, world
 
@@ -52,6 +54,8 @@ METHODS_TABLE = {quoted(row["method"])[0]: row for row in rows(PAGE, "## All met
 PRESETS = {quoted(row["method"])[0]: row for row in rows(PAGE, "### Paper presets")}
 VISITS = rows(PAGE, "## Equal budgets")
 SPECIAL = rows(PAGE, "## Special cases")
+DEPARTURES = {quoted(row["method"])[0]: row for row in rows(PAGE, "## Departures")}
+CHOICE, DEPARTURE = "our choice", "departs from the paper or its code"
 
 
 def test_every_arm_has_its_row() -> None:
@@ -181,6 +185,53 @@ def vocabulary(arm: str) -> set[str]:
     return {arm, *types, *(word for kind in types.values() for word in get_args(kind))}
 
 
+def test_every_arm_has_its_departures() -> None:
+    assert set(DEPARTURES) == set(ARMS)
+    assert len(DEPARTURES) == len(rows(PAGE, "## Departures"))
+    assert all(row[CHOICE] and row[DEPARTURE] for row in DEPARTURES.values())
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_departures_are_in_the_file_of_the_method(arm: str) -> None:
+    """Its docstring has a part for what the table says, and none where the table says that there is nothing."""
+    said = inspect.getdoc(inspect.getmodule(METHODS.get(arm))) or ""
+    choices = re.search(r"where the (paper|letter) is silent", said)
+    assert bool(choices) == (DEPARTURES[arm][CHOICE] != "none")
+    assert ("Departures: " in said) == (DEPARTURES[arm][DEPARTURE] != "none known")
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_departures_name_what_there_is(arm: str) -> None:
+    """Hyperparameters, views, encoders, arms and fields of a schedule; values that are named are the arm's own."""
+    method, cells = METHODS.get(arm), f"{DEPARTURES[arm][CHOICE]}; {DEPARTURES[arm][DEPARTURE]};"
+    own = {f.name: f.default for f in dataclasses.fields(method.Hyper)}
+    known = vocabulary(arm) | {*ARMS, *ENCODERS.names(), *quoted(METHODS_TABLE[arm]["views (first: headline)"])}
+    flags = {f"train.{name}" for name in vars(TrainConfig())} | {"--train.optimizer sgd"}
+    assert {*quoted(cells)} <= known | {*method.preset} | flags
+    named = re.findall(r"`(\w+)` (?:`(\w+)`|([\d.]+(?: \d+)*))", cells)
+    values = {name: shown(value) for name, value in {**own, **method.preset}.items()}
+    assert {name: word or number for name, word, number in named} == {name: values[name] for name, *_ in named}
+
+
+def test_every_encoder_has_its_size() -> None:
+    """With three channels, and 64 features or its own."""
+    table = {tuple(quoted(row["encoder"])): row["parameters"] for row in rows(PAGE, "## Networks")}
+    assert {name for names in table for name in names} == {n for n in ENCODERS.names() if not n.startswith("test-")}
+    for names, sizes in table.items():
+        for i, name in enumerate(names):
+            encoder = ENCODERS.get(name)
+            with torch.device("meta"):
+                size = sum(p.numel() for p in encoder(3, own_features(encoder) or 64).parameters())
+            assert sizes.split("; ")[min(i, sizes.count("; "))].startswith(f"{size:,}"), name
+
+
+def test_networks_of_the_papers_are_accepted() -> None:
+    below = PAGE[PAGE.index("What the papers train") :]
+    for row in rows(f"\n{below}", below.splitlines()[0]):
+        for name, features in zip(quoted(row["encoder"]), row["features"].split(", "), strict=True):
+            check_features([name], int(features))
+
+
 # -- own-method.md ---------------------------------------------------------------------------------------------------
 
 
@@ -190,7 +241,7 @@ def test_every_keyword_of_fit_is_explained() -> None:
     for keyword, row in table.items():
         for arm in quoted(row["shown by"]):
             source = inspect.getsource(inspect.getmodule(METHODS.get(arm)))
-            assert re.search(rf"\b{keyword}=|\bfine_tuned\(", source), f"{arm} does not use {keyword}"
+            assert re.search(rf"\b{keyword}=", source), f"{arm} does not use {keyword}"
 
 
 @pytest.mark.parametrize("heading", ["## What a method is", "## Around it"])

@@ -39,6 +39,8 @@ SKIP = "not run by the tests"
 TESTED = (
     "A first experiment",
     "Clients with little data, and new clients",
+    "The same clients elsewhere",
+    "Classifiers of the clients' own at the end",
     "More than one core, and very many clients",
     "A method",
     "A channel",
@@ -185,6 +187,21 @@ def test_little_data_and_new_clients(tmp_path: Path) -> None:
     summary = finished(tmp_path / "runs" / "new", "fedavg", clients=4, rounds=2)
     assert summary["samples"] == 2 * (3 * 45 + round(0.1 * 45))  # rounds; 3 classes of 15 images each
     assert [len(summary["new_clients"][view]["clients"]) for view in ("global", "head")] == [2, 2]
+
+
+def test_the_same_clients_elsewhere(tmp_path: Path) -> None:
+    (table,) = follow("The same clients elsewhere", tmp_path)
+    assert table.startswith("client  train   test ") and "--partition.path split.npz" in table
+    finished(tmp_path / "runs" / "same", "fedavg", clients=4, rounds=2)
+
+
+def test_classifiers_at_the_end(tmp_path: Path) -> None:
+    follow("Classifiers of the clients' own at the end", tmp_path)
+    summary = finished(tmp_path / "runs" / "own", "fedavg", clients=4, rounds=2)
+    assert (
+        list(summary["views"]) == ["finished", "global"]
+        and summary["accuracy"] > summary["views"]["global"]["accuracy"]
+    )
 
 
 def test_more_than_one_core(tmp_path: Path) -> None:

@@ -126,6 +126,8 @@ def settings(method: str, encoder: str, clients: int, **overrides: Any) -> Resol
         name: section(type(getattr(base, name)), **{**defaults, **overrides.pop(name, {})})
         for name, defaults in usual.items()
     }
+    if method in METHODS and METHODS.get(method).finishing is not None:
+        overrides["finish"] = {"epochs": 3, **overrides.get("finish", {})}
     sections["model"] = type(base.model)(**{**vars(sections["model"]), "encoder": encoder})
     return resolve(RunConfig(**{**vars(base), **sections, **overrides}))
 
@@ -243,12 +245,12 @@ def client(pop: Population, k: int) -> dict[str, Tensor]:
     return {name: t[0] for name, t in cohort.tensors.items()}
 
 
-def plain(tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Logits of one client's `test-patches` or `test-conv` model over an ideal link, in torch's own words."""
+def plain(tensors: Mapping[str, Tensor], x: Tensor, link: str = "ideal") -> Tensor:
+    """Logits of one client's `test-patches` or `test-conv` model over the link ideal or none, in torch's own words."""
     stride = 8 if tensors["encoder.0.weight"].shape[-1] == 8 else 2
     y = functional.conv2d(x, tensors["encoder.0.weight"], stride=stride, padding=0 if stride == 8 else 1)
     mean, var, scale, shift = (tensors[f"encoder.1.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
     y = functional.leaky_relu(functional.batch_norm(y, mean, var, scale, shift), 0.2)
     y = functional.conv2d(y, tensors["encoder.3.weight"]).flatten(1)
-    y = y / y.square().mean(1, keepdim=True).sqrt()
+    y = y / y.square().mean(1, keepdim=True).sqrt() if link == "ideal" else y
     return y @ tensors["head.0.weight"].T + tensors["head.0.bias"]

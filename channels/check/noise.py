@@ -31,6 +31,9 @@ def noise(lab: Lab) -> Iterator[Finding]:
     received = lab.features(lab.make("awgn"), features, SNR_DB, "noise on features")
     ideal = lab.features(lab.make("ideal"), features, SNR_DB, "")
     yield mean("noise per real feature, no", (received - ideal).square(), no)
+    quiet = 0.1 * features
+    received = lab.features(lab.make("awgn", power="free"), quiet, SNR_DB, "noise on free features")
+    yield mean("the same of features of power 0.01, power free", (received - quiet).square(), no)
 
 
 def power(lab: Lab) -> Iterator[Finding]:
@@ -41,6 +44,8 @@ def power(lab: Lab) -> Iterator[Finding]:
         yield exact(f"symbol power of features times {scale:g}, less 1", strength(symbols).mean(-1) - 1, _rounding(32))
     silent = lab.features(lab.make("ideal"), 0 * features, SNR_DB, "")
     yield exact("what arrives of features that are all zero", silent, 0.0)
+    plain = lab.features(lab.make("none"), features, SNR_DB, "")
+    yield exact("what arrives without a channel, less what there was", plain - features, 0.0)
 
 
 def _rounding(terms: int) -> float:

@@ -18,7 +18,7 @@ from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
 from channels.coding.modem import Modem, codewords, modem
 from channels.coding.qam import SIZES, check_size
 from channels.coding.quantise import Quantiser
-from channels.fading import AWGN, Coherence, Rayleigh, Rician
+from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
 from channels.link import Link, Realisation
 from channels.meter import Meter
 from channels.options import POSITIVE, Rule, one_of, require
@@ -38,7 +38,7 @@ class Digital(Link):
     """
 
     @dataclass(frozen=True)
-    class Options(AWGN.Options):
+    class Options(DownlinkOptions):
         """Options of the code, and of the channel that coded symbols cross; two of the first three give the third."""
 
         bits: float | None = None

@@ -15,15 +15,14 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from channels import Meter, make_link
 from semcom.bench.commands import Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
-from semcom.bench.workloads import SNR_DB
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.models.own import own_layers
 from semcom.models.registry import ENCODERS
 
 logger = logging.getLogger(__name__)
 
-CLIENTS, SAMPLES, FEATURES, STEPS = 20, 64, 64, 5
-"""K, samples per client and step, d (32 complex symbols), steps of a round, whose realisation is drawn at once."""
+CLIENTS, SAMPLES, FEATURES, STEPS, SNR_DB = 20, 64, 64, 5, 10.0
+"""K, samples per client and step, d (32 complex symbols), steps of a round whose draws are made at once, SNR."""
 FLAT, KNOWN, ESTIMATED = ({"cpu": 0.005, "cuda": 0.10}, {"cpu": 0.01, "cuda": 0.25}, {"cpu": 0.02, "cuda": 0.25})
 """Targets of links without subcarriers, and of OFDM with a known and with an estimated channel."""
 Case = tuple[str, Mapping[str, Any], Mapping[str, float]]

@@ -23,7 +23,7 @@ from semcom.config.checks import require
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {
     "a": Workload("FedAvg, 5x5 CNN 32-64-512, no link", "fedavg", "cnn", 512, 20, 300, 16),
-    "b": Workload(_FEDCL, "fedcl", "dcgan", 64, 20, 300, 50, ways=3, through_link=True),
+    "b": Workload(_FEDCL, "fedcl", "dcgan", 64, 20, 300, 50, ways=3, snr_db=10.0),
     "c": Workload("FedAvg, ResNet-18, no link", "fedavg", "resnet18", 512, 10, 128, 64),
 }
 SMALL: Mapping[str, Workload] = {
@@ -46,7 +46,7 @@ class BenchEngine(Bench):
     cases: str = "a,b,c"
     """Cases, separated by commas."""
     variants: str | None = None
-    """Variants, separated by commas: plain, loop, chunk, processes, bf16, those of a GPU (None: all that run here)."""
+    """Variants, separated by commas: plain, bare, loop, chunk, processes, bf16, ... (None: all that run here)."""
     repeats: int | None = None
     """Rounds of each variant that count, after one that does not (None: 5; with --quick 2)."""
     growth: tuple[int, ...] | None = None
@@ -106,7 +106,7 @@ def flops_per_sample(workload: Workload) -> float:
     optimiser) counts nothing, so the share of the peak that follows is a lower bound.
     """
     with torch.device("meta"), torch.random.fork_rng(devices=[]):
-        network = Network(workload, snr_db=None)
+        network = Network(workload)
         images = torch.empty(workload.batch, 3, 32, 32)
         labels = torch.zeros(workload.batch, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
@@ -118,7 +118,7 @@ def compared(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
     """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing."""
     rows = rows.assign(rate=spread(rows.rates)["median"])
     place = ["case", "device"]
-    plain = rows[rows.plain].set_index(place).rate.reindex(pd.MultiIndex.from_frame(rows[place]))
+    plain = rows[rows.plain & ~rows.bare].set_index(place).rate.reindex(pd.MultiIndex.from_frame(rows[place]))
     flops = rows.rate * rows.flops_per_sample
     fewest = rows.groupby(["case", "variant", "growing"], sort=False).rate.transform("first")
     return rows.assign(
@@ -159,6 +159,8 @@ def case_text(case: pd.DataFrame, peaks: str) -> str:
     for row in found[found.rounded_from.isin(found.variant)].itertuples():
         times = row.rate / rates[row.rounded_from]
         lines.append(f"   {row.variant} is {row.rounded_from} at another precision: {times:.2f} times as fast")
+    if {"bare", "loop"} <= set(found.variant):
+        lines.append(f"   loop takes {rates['bare'] / rates['loop']:.2f} times as long as bare")
     for variant, grown in case[case.growing].groupby("variant", sort=False):
         columns = table(
             cells("K", grown.clients, ","),

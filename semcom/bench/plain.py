@@ -1,15 +1,16 @@
 """The plain per-client loop, as federated toolkits write it: the yardstick of the engine's benchmark.
 
 One module and one `DataLoader` per client, a new Adam in every round, `loss.backward()`, averages of `state_dict`s; one
-process, torch's default threads and memory format. The networks are the engine's, so both compute the same (a test
-compares them). Images are floats already, and nothing is logged. On CUDA torch lets convolutions round to TF32.
+process, torch's default threads and memory format. Or bare: images in memory, channels last, nothing that a loop could
+do without, which is the least that the same training takes. The networks are the engine's, so both compute the same (a
+test compares them). Images are floats already, and nothing is logged. On CUDA torch lets convolutions round to TF32.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from semcom.bench.workloads import CLASSES, LEARNING_RATE, SNR_DB, Workload
+from semcom.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 from semcom.data.federation import Federation
+from semcom.engine.host.memory import keep_freed_memory
+from semcom.engine.train.precision import autocast_of
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
 
@@ -33,41 +36,55 @@ def noisy(features: Tensor, deviation: float) -> Tensor:
 
 
 class Network(nn.Module):
-    """A workload's encoder, power normalisation, link of an SNR in both directions (None: no noise), and decoder."""
+    """A workload's encoder, its link in both directions with power normalisation, if it has one, and decoder."""
 
-    def __init__(self, workload: Workload, snr_db: float | None) -> None:
+    def __init__(self, workload: Workload) -> None:
         super().__init__()
         self.encoder = ENCODERS.get(workload.encoder)(3, workload.features)
         self.head = HEADS.get("linear")(workload.features, CLASSES)
-        self.deviation = None if snr_db is None else 10 ** (-snr_db / 20)
+        self.deviation = None if workload.snr_db is None else 10 ** (-workload.snr_db / 20)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return received features `[b, d]` and logits `[b, C]` of images `[b, 3, 32, 32]`."""
         features = self.encoder(images)
-        features = F.normalize(features, dim=1) * math.sqrt(features.shape[1])
         if self.deviation is not None:
-            features = noisy(features, self.deviation)
+            wide = features.float() if features.dtype == torch.bfloat16 else features  # from autocast
+            features = noisy(F.normalize(wide, dim=1) * math.sqrt(features.shape[1]), self.deviation)
         return features, self.head(features)
+
+
+class InMemory:
+    """Mini-batches of images in memory, channels last, in an order that is new in each epoch."""
+
+    def __init__(self, images: Tensor, labels: Tensor, batch: int) -> None:
+        self.rows, self.labels, self.batch = images.movedim(1, -1).contiguous(), labels, batch
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for index in torch.randperm(len(self.labels)).split(self.batch):
+            yield self.rows.index_select(0, index).movedim(-1, 1), self.labels[index]
 
 
 @dataclass
 class Client:
-    """A client: its network, D_k samples, and the device that it trains on."""
+    """A client: its network, D_k samples, its device, the type that products are rounded to, torch's kind of Adam."""
 
     network: Network
-    loader: DataLoader[tuple[Tensor, ...]]
+    loader: Iterable[Sequence[Tensor]]
     samples: int
     device: torch.device
+    autocast: torch.dtype | None = None
+    fused: bool | None = None
 
     def train(self, objective: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
         """Train for one epoch of a loss of received features `[b, d]`, logits `[b, C]` and labels `[b]`."""
-        optimizer = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
+        optimizer = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE, fused=self.fused)
         self.network.train()
         for images, labels in self.loader:
             images, labels = images.to(self.device), labels.to(self.device)
             optimizer.zero_grad()
-            received, logits = self.network(images)
-            objective(received, logits, labels).backward()
+            with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+                received, logits = self.network(images)
+            objective(received, logits if self.autocast is None else logits.float(), labels).backward()
             optimizer.step()
 
 
@@ -86,11 +103,27 @@ class FedAvg:
         self.server.load_state_dict(average(self.clients, [client.network for client in self.clients]))
 
 
+class Bare(FedAvg):
+    """FedAvg in one network, in which the clients train one after the other, and one sum of what they make of it."""
+
+    def round(self) -> None:
+        """Train the server's network at each client; the server takes their average."""
+        server, total = self.server.state_dict(), sum(client.samples for client in self.clients)
+        mean = {name: torch.zeros_like(t) for name, t in server.items()}
+        for client in self.clients:
+            client.network.load_state_dict(server)
+            client.train(lambda _, logits, labels: F.cross_entropy(logits, labels))
+            for name, t in client.network.state_dict().items():
+                mean[name].add_(t, alpha=client.samples / total) if t.is_floating_point() else mean[name].copy_(t)
+        self.server.load_state_dict(mean)
+
+
 class FedCL:
     """Wang et al. 2024, Algorithm 1: personal encoders, an averaged decoder, centroids from a generator."""
 
     def __init__(self, clients: list[Client], generator: SCG) -> None:
         self.clients, self.generator = clients, generator
+        self.optimizer = torch.optim.Adam(generator.parameters(), lr=LEARNING_RATE)
         self.centroids = generator().detach()
 
     def round(self) -> None:
@@ -116,13 +149,12 @@ class FedCL:
 
     def _train_generator(self, means: Tensor, owned: Tensor) -> None:
         """Take one step on Eqs. 8 and 9 with local means `[K, C, d]`, where a client owns the class."""
-        optimizer = torch.optim.Adam(self.generator.parameters(), lr=LEARNING_RATE)
         similarity = means @ self.generator().T
         itself = torch.eye(CLASSES, dtype=torch.bool, device=means.device)
         terms = similarity.masked_fill(itself, -math.inf).logsumexp(2) - similarity.diagonal(dim1=1, dim2=2)
-        optimizer.zero_grad()
+        self.optimizer.zero_grad()
         (terms[owned].sum() / len(means)).backward()
-        optimizer.step()
+        self.optimizer.step()
         self.centroids = self.generator().detach()
 
 
@@ -137,16 +169,21 @@ def average(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str
     return mean
 
 
-def make_loop(workload: Workload, federation: Federation, device: torch.device) -> FedAvg | FedCL:
-    """Return the plain loop of a workload; its clients start with the same weights, their images lie on the host."""
+def make_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
+    """Return the loop of a workload; its clients start with the same weights, their images lie on the host."""
     torch.manual_seed(0)
-    network = Network(workload, SNR_DB if workload.through_link else None).to(device)
-    clients = []
+    device, autocast = torch.device(variant.device), autocast_of(variant.precision)
+    network, clients = Network(workload).to(device), []
+    if variant.bare:
+        keep_freed_memory()
+        network = network.to(memory_format=torch.channels_last)
     for k in range(workload.clients):
         index = federation.train[k]
-        data = TensorDataset(federation.gather(index).contiguous(), federation.labels[index])
-        loader = DataLoader(data, batch_size=workload.batch, shuffle=True)
-        clients.append(Client(copy.deepcopy(network), loader, len(index), device))
+        data = federation.gather(index), federation.labels[index]
+        whole = DataLoader(TensorDataset(data[0].contiguous(), data[1]), batch_size=workload.batch, shuffle=True)
+        loader = InMemory(*data, workload.batch) if variant.bare else whole
+        own = network if variant.bare and workload.method == "fedavg" else copy.deepcopy(network)
+        clients.append(Client(own, loader, len(index), device, autocast, fused=variant.bare or None))
     if workload.method == "fedcl":
         return FedCL(clients, SCG(CLASSES, workload.features).to(device))
-    return FedAvg(clients)
+    return Bare(clients) if variant.bare else FedAvg(clients)

@@ -85,7 +85,7 @@ def _prepare(workload: Workload, variant: Variant) -> None:
     Thread(target=_end_with_the_parent, daemon=True).start()
     torch.set_num_threads(variant.threads)
     if variant.plain:
-        _next_round = make_loop(workload, synthetic(workload), torch.device(variant.device)).round
+        _next_round = make_loop(workload, synthetic(workload), variant).round
         return
     stack, payload = ExitStack(), pickle.dumps((workload, variant))
     atexit.register(stack.close)

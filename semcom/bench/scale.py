@@ -22,7 +22,7 @@ _PERSONAL = replace(_FEDAVG, encoder="dcgan-narrow", features=64, ways=3)
 WORKLOADS: Mapping[str, Workload] = {
     "fedavg": _FEDAVG,
     "fedproto": replace(_PERSONAL, title="FedProto, DCGAN 32-64-128", method="fedproto"),
-    "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", through_link=True),
+    "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", snr_db=10.0),
 }
 """Method -> what is measured, with few clients: one method without personal models, and two with them."""
 

@@ -13,7 +13,7 @@ from semcom import resolve
 from semcom.config import ChannelConfig, ModelConfig, Resolved, RunConfig, TrainConfig
 from semcom.data.federation import Federation, Ragged
 
-LEARNING_RATE, SNR_DB, CLASSES = 1e-3, 10.0, 10
+LEARNING_RATE, CLASSES = 1e-3, 10
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,18 @@ class Variant:
     Attributes:
         name: what the table calls it.
         plain: the plain per-client loop instead of the engine.
+        bare: without its `DataLoader`: images in memory, channels last, and freed memory is kept, as in the engine.
         device: cpu or cuda.
         chunk: clients that the engine trains at once.
         processes: that share the clients.
         threads: of torch in each process.
-        precision: of the engine.
+        precision: of the engine, and of the bare loop.
         rounded_from: of a reduced precision, the variant that it is but for its precision.
     """
 
     name: str
     plain: bool = False
+    bare: bool = False
     device: Literal["cpu", "cuda"] = "cpu"
     chunk: int | Literal["all", "auto"] = 1
     processes: int = 1
@@ -42,11 +44,17 @@ class Variant:
 
 
 def variants(cuda: bool) -> list[Variant]:
-    """Return all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses."""
+    """Return all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses.
+
+    The bare one has a single thread, as `loop` has: what `loop` takes beyond it is what the engine costs.
+    """
     cores, threads = joblib.cpu_count(), joblib.cpu_count(only_physical_cores=True)
     best = Variant("processes", processes=cores) if cores > 1 else Variant("loop")
-    found = [Variant("plain", plain=True, threads=threads), Variant("loop"), Variant("chunk", chunk="all"), best]
+    bare, loop = Variant("bare", plain=True, bare=True), Variant("loop")
+    found = [Variant("plain", plain=True, threads=threads), bare, loop, Variant("chunk", chunk="all"), best]
     found.append(replace(best, name="bf16", precision="bf16", rounded_from=best.name))
+    single = (bare, loop) if cores > 1 else (bare,)
+    found += [replace(v, name=f"{v.name}-bf16", precision="bf16", rounded_from=v.name) for v in single]
     if cuda:
         best = Variant("cuda", device="cuda", chunk="auto", threads=threads)
         found += [replace(best, name="plain-cuda", plain=True), best]
@@ -68,7 +76,7 @@ class Workload:
         samples: training images per client.
         batch: mini-batch.
         ways: classes per client.
-        through_link: whether training passes a link with noise of 10 dB (a split method's gradients too).
+        snr_db: SNR of the AWGN link that training passes (a split method's gradients too); None: there is no link.
         active: clients that take part in a round (None: all).
         pool: images that the clients' index tables point to.
     """
@@ -81,7 +89,7 @@ class Workload:
     samples: int
     batch: int
     ways: int = CLASSES
-    through_link: bool = False
+    snr_db: float | None = None
     active: int | None = None
     pool: int = 6_000
 
@@ -92,12 +100,13 @@ class Workload:
 
     def config(self, variant: Variant) -> Resolved:
         """Return the resolved configuration of an engine variant, which trains with Adam."""
-        train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE, through_link=self.through_link)
+        train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE)
+        link = ChannelConfig(kind="none") if self.snr_db is None else ChannelConfig(kind="awgn", snr_db=self.snr_db)
         wanted = RunConfig(
             method=self.method,
             clients=self.clients,
             model=ModelConfig(encoder=self.encoder, features=self.features),
-            channel=ChannelConfig(kind="awgn", snr_db=SNR_DB),
+            channel=link,
             train=replace(train, participation=(self.active or self.clients) / self.clients),
             device=variant.device,
             precision=variant.precision,

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from semcom.config import FinishConfig
 from semcom.config.options import spelled
 
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
@@ -27,6 +28,8 @@ HIDDEN = ("method", "contents")
 PLUGIN = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
 """Type of a flag that is given once for each of several plug-ins."""
 REPEATED = {"plugins": PLUGIN}
+ALIASES: Mapping[type, Mapping[str, str]] = {FinishConfig: {"kind": "--finish"}}
+"""Section -> its field -> a shorter flag for it."""
 
 
 def docstrings(cls: type) -> dict[str, str]:
@@ -81,7 +84,9 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None) -> Any:
             made.append((field.name, Annotated[Any, tyro.conf.Suppress], value))
         else:
             text, default = explained(value, known.get(field.name, ""))
-            shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})")
+            shorter = ALIASES.get(cls, {}).get(field.name)
+            aliases = None if shorter is None else (shorter,)
+            shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})", aliases=aliases)
             made.append((field.name, Annotated[REPEATED.get(field.name, hints[field.name]), shape], value))
     made += [(name, *spec) for name, spec in (extra or {}).items()]
     entries = [(n, hint, dataclasses.field(default_factory=partial(copy.copy, value))) for n, hint, value in made]

@@ -49,6 +49,8 @@ class Early:
     """Lowest level that is logged to stderr."""
     profile: bool = False
     """True to measure the parts of training too."""
+    tensorboard: str | None = None
+    """Folder in which each round is written for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +108,21 @@ class _EarlyParser(argparse.ArgumentParser):
 
 
 def read_early(argv: Sequence[str], config: bool = False) -> Early:
-    """Take the name, --plugin, --log-level and, for `train`, --config and --profile out. Raises ConfigError."""
+    """Take the name, --plugin, --log-level and, for `train`, the flags that are no fields out. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--plugin", action="append", default=[])
     parser.add_argument("--log-level", default="info")
     if config:
         parser.add_argument("--config")
         parser.add_argument("--profile", action="store_true")
+        parser.add_argument("--tensorboard")
     known, rest = parser.parse_known_args(list(argv))
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
         raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
-    file, profile = getattr(known, "config", None), getattr(known, "profile", False)
-    return Early(name, rest, file, tuple(known.plugin), known.log_level, profile)
+    own = {flag: getattr(known, flag) for flag in ("config", "profile", "tensorboard") if config}
+    return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
 
 def read_config(path: str) -> RunConfig:
@@ -169,7 +172,7 @@ def read_train(early: Early) -> RunConfig:
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
     kinds = ({"method": method} if method else {}) | read_kinds(early.rest)
-    config = with_options(_with_owners(wanted, kinds))
+    config = with_options(with_owners(wanted, kinds))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
@@ -182,7 +185,7 @@ def read_kinds(words: Sequence[str]) -> dict[str, str]:
     return {section: value for section, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
-def _with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
+def with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
     """Return a configuration with other owners; the options of those that it had go with them."""
     for section, name in chosen.items():
         if owner(config, section) == name:
@@ -203,10 +206,15 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
 }
 """Flags that every command takes, and `read_early` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
+BOARD = tyro.conf.arg(
+    help="Folder in which each round is written for TensorBoard (needs the extra `tensorboard`).",
+    help_behavior_hint="(default: none)",
+)
 CONFIG = tyro.conf.arg(help="A stored config.json; flags override it.", help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {
     "config": (Annotated[str | None, CONFIG], None),
     "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
+    "tensorboard": (Annotated[str | None, BOARD], None),
     "log_level": EARLY["log_level"],
 }
 """The same for `semcom train`, whose configuration has the plug-ins."""
@@ -277,7 +285,7 @@ def _unwrapped() -> Iterator[None]:
 
 _PLAIN = {
     r"^Error parsing --([\w.-]+): ": r"\1: ",
-    r"^Missing value for argument '--([\w.-]+)'.*": r"\1: no value is given",
+    r"^Missing value for argument '(?:--[\w.-]+/)*--([\w.-]+)'.*": r"\1: no value is given",
 }
 """tyro's wording -> that of ConfigError."""
 
@@ -297,9 +305,10 @@ def _one_line(box: str) -> str:
 
 
 def _of_others(word: str, config: Any) -> str:
-    """Return the error for a flag of another method, link, partition or dataset than that of a run, or nothing."""
+    """Return the error for a flag of another method, link, partition or dataset than the chosen one, or nothing."""
     section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
-    if not isinstance(config, RunConfig) or section not in REGISTRIES or (section == "method" and config.hyper is None):
+    known = section in REGISTRIES and hasattr(config, section)
+    if not known or (section == "method" and config.hyper is None):
         return ""
     name = name.replace("-", "_")
     classes = [options_class(section, other) for other in REGISTRIES[section].names()]
@@ -333,7 +342,8 @@ def _near(flag: str, known: Sequence[str]) -> str | None:
     section, dot, last = flag.rpartition(".")
     ends: dict[str, str] = {}
     for name in known:
-        ends.setdefault(name.rpartition(".")[2], name)
+        if section == "finish" or not name.startswith("finish."):  # `--epochs` is about training
+            ends.setdefault(name.rpartition(".")[2], name)
     if dot:  # another section's flag has to have the same end
         own = {end: name for end, name in ends.items() if name == f"{section}.{end}"}
         return ends.get(last) or next((own[end] for end in difflib.get_close_matches(last, own, n=1, cutoff=0.8)), None)
@@ -370,6 +380,11 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])
         return _spec(f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _choice(word, choices))
+    if len(members) == 1 and typing.get_origin(members[0]) is tuple:
+        (inner, *_) = typing.get_args(members[0])
+        if typing.get_origin(inner) is Literal:
+            known = typing.get_args(inner)
+            return _spec(",".join(known), optional, True, lambda word: _choice(word, known), single=False, comma=True)
     if members == [tuple[int, ...]]:
         return _spec("INT", optional, True, lambda word: _scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
@@ -381,17 +396,19 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 
 def _spec(
-    name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True
+    name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True, comma: bool = False
 ) -> PrimitiveConstructorSpec[Any]:
     """Return how to read a flag shown as `name`, of one word or many, each read by `one`; None where it is `optional`.
 
-    One word alone is a `single` value, or a list of one, where no word at all is an empty list.
+    One word alone is a `single` value, or a list of one, where no word at all is an empty list. With `comma`, commas
+    separate words too.
     """
 
     def read(words: list[str]) -> Any:
         if optional and words == ["None"]:
             return None
-        values = tuple(one(word) for word in words)
+        split = [part for word in words for part in word.split(",")] if comma else words
+        values = tuple(one(word) for word in split)
         if single and not values:
             raise ValueError("no value is given; give one or several")
         return values[0] if single and len(values) == 1 else values

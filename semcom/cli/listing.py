@@ -14,10 +14,11 @@ from typing import Any
 
 from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
-from semcom.config import ConfigError, DataConfig
+from semcom.config import FINISH, ConfigError, DataConfig
 from semcom.config.checks import wording
 from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
+from semcom.models.registry import own_features
 from semcom.packages import hidden
 from semcom.registry import find
 from semcom.runs.owners import options_class
@@ -105,6 +106,9 @@ def _method(name: str, method: type[Method]) -> list[str]:
     """Return the traits, the paper's setting, and what each hyperparameter means and may be."""
     preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
     facts = {"paper": _paper(method), **_traits(method), "preset": preset or "none: the common defaults"}
+    if method.finishing is not None:
+        last = {**FINISH, **method.finishing}
+        facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
     options = _options(method.Hyper, "method", "hyperparameters")
     return [*_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
 
@@ -170,8 +174,8 @@ def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: 
 
 
 def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
-    said = f"for {FEATURES} features of images of {CHANNELS}x32x32"
-    return _module(name, build, (CHANNELS, FEATURES), said)
+    features = own_features(build) or FEATURES
+    return _module(name, build, (CHANNELS, features), f"for {features} features of images of {CHANNELS}x32x32")
 
 
 def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:

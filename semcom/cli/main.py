@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import semcom
 from channels.registry import unknown
 from semcom.config import ConfigError, RunError
+from semcom.config.errors import one_line
 from semcom.packages import hidden
 from semcom.runs.stop import STATUS, Stopped, stoppable
 
@@ -33,6 +34,7 @@ Federated learning of semantic communication over noisy channels.
 commands:
   train METHOD        train one method and print its result
   sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
+  split               divide a dataset over clients, and write who owns which images
   figure FIGURE       draw a figure from the results of a sweep
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
@@ -73,7 +75,7 @@ def _ended(how: str, stop: BaseException) -> str:
 
 def _fail(error: object, status: int) -> int:
     """Print one line and hand the exit status on."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(error)
     print(f"semcom: {text}" if status in (130, STATUS) else f"semcom: error: {text}", file=sys.stderr)
     return status
 
@@ -139,18 +141,35 @@ def train(words: list[str]) -> None:
         config = semcom.resolve(dataclasses.replace(wanted, contents={}))
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.engine.host.ranks import launched_rank
+    from semcom.runs.tracking import TensorBoard
 
-    with _logging(early.log_level), report.RoundProgress(config.train.rounds or 0) as progress:
-        for path in changed if not launched_rank() else ():
+    first = not launched_rank()  # of several that torchrun started, the first one speaks
+    board = TensorBoard(early.tensorboard) if early.tensorboard is not None and first else None
+    progress = report.RoundProgress(config.train.rounds or 0)
+    trackers: list[Any] = [progress, *([board] if board else [])]
+    with _logging(early.log_level), progress, board or contextlib.nullcontext():
+        for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
-        result = semcom.run(config, on_round=progress, profile=early.profile)
-    if launched_rank():
-        return  # of several that torchrun started, the first one speaks
+        result = semcom.run(config, on_round=_each(trackers), profile=early.profile)
+        if board and "finish" in result.summary:
+            board(result.summary["finish"])
+    if not first:
+        return
     print(report.result_table(result.summary))
     if early.profile:
         print(report.time_table(result.summary["seconds"]))
     if result.out is not None:
         print(f"folder: {_from_here(result.out)}")
+
+
+def _each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+    """Return a function that calls several with a line of metrics.jsonl."""
+
+    def on_round(line: dict[str, Any]) -> None:
+        for tracker in trackers:
+            tracker(line)
+
+    return on_round
 
 
 def _from_here(path: Path) -> Path:
@@ -184,6 +203,21 @@ def sweep(words: list[str]) -> None:
         )
         print(f"table: {table}")
         _draw(drawing.name if drawing else None, results=table, out=table.parent)
+
+
+def split(words: list[str]) -> None:
+    """Carry out `semcom split`."""
+    from semcom.cli import flags
+    from semcom.cli.split import read_flags
+    from semcom.cli.split import split as carry_out
+    from semcom.runs.limits import within_memory
+
+    with _request():
+        early = flags.read_early(words)
+        _no_name("split", early)
+        wanted = read_flags(early)
+    with _logging(early.log_level), within_memory():
+        carry_out(wanted)
 
 
 def figure(words: list[str]) -> None:
@@ -220,6 +254,12 @@ def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
     return early.name or ""
 
 
+def _no_name(command: str, early: Early) -> None:
+    """Raise ConfigError where a command that takes no name was given one."""
+    if early.name is not None:
+        raise ConfigError(f"{command}: {early.name!r} is not expected here; flags begin with --")
+
+
 def bench(words: list[str]) -> None:
     """Carry out `semcom bench WHAT`."""
     from semcom.bench.commands import BENCHES, Bench
@@ -243,8 +283,7 @@ def channel_check(words: list[str]) -> None:
 
     with _request():
         early = flags.read_early(words)
-        if early.name is not None:
-            raise ConfigError(f"channel-check: {early.name!r} is not expected here; flags begin with --")
+        _no_name("channel-check", early)
         load_plugins(early.plugins)
         wanted = flags.parse(CheckFlags(), "semcom channel-check", early.rest)
     with _logging(early.log_level):
@@ -274,6 +313,7 @@ NEEDS = {"sweep": ("experiments", "figures"), "figure": ("experiments", "figures
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train,
     "sweep": sweep,
+    "split": split,
     "figure": figure,
     "bench": bench,
     "channel-check": channel_check,

@@ -6,9 +6,15 @@ import contextlib
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semcom.data.dataset import Indices
+    from semcom.data.split import Split
 
 logger = logging.getLogger(__name__)
+MOST = 100
+"""Clients that are shown of a split."""
 
 
 class RoundProgress(contextlib.ExitStack):
@@ -63,12 +69,27 @@ def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]
     return _table(title, list(views), rows, list(columns.values()))
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str]) -> list[str]:
+def _table(
+    title: str, names: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str], width: int = 13
+) -> list[str]:
     """Return the lines of a table: names to the left, cells to the right, headings above."""
     import pandas as pd
 
     frame = pd.DataFrame(rows, index=list(names), columns=pd.Index(columns, name=title))
-    return frame.to_string(col_space=13).splitlines()
+    return frame.to_string(col_space=width).splitlines()
+
+
+def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
+    """Return how many images each client has in each part, and how many training images of each class, as text."""
+    import numpy as np
+
+    parts = {name: lists for name, lists in vars(split).items() if any(map(len, lists))}
+    clients = range(min(len(split.train), MOST))
+    counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
+    rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
+    lines = _table("client", [str(client) for client in clients], rows, [*parts, *classes], width=6)
+    left = len(split.train) - len(clients)
+    return "\n".join([*lines, *([f"and {left:,} more clients"] if left else [])])
 
 
 def time_table(seconds: Mapping[str, float]) -> str:

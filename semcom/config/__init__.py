@@ -5,25 +5,28 @@ from semcom.config.fields import (
     AirConfig,
     ChannelConfig,
     DataConfig,
+    FinishConfig,
     ModelConfig,
     PartitionConfig,
     RunConfig,
     TrainConfig,
 )
 from semcom.config.identity import NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
-from semcom.config.presets import BELONGS, COMMON, fill
+from semcom.config.presets import BELONGS, COMMON, FINISH, fill
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
 __all__ = [
     "BELONGS",
     "COMMON",
+    "FINISH",
     "NOT_IDENTITY",
     "SNR",
     "AirConfig",
     "ChannelConfig",
     "ConfigError",
     "DataConfig",
+    "FinishConfig",
     "ModelConfig",
     "PartitionConfig",
     "Resolved",

@@ -17,6 +17,7 @@ from semcom.config.options import spelled
 RANGES: dict[Rule, tuple[str, ...]] = {
     COUNT: (
         "clients",
+        "data.size",
         "new_steps",
         "processes",
         "train.rounds",
@@ -29,13 +30,13 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "model.features",
         "air.bits_per_float",
     ),
-    POSITIVE: ("train.lr", "train.lr_decay", "train.checkpoint_minutes"),
+    POSITIVE: ("train.lr", "train.lr_decay", "train.checkpoint_minutes", "finish.lr"),
     MEASURE: (
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",
     ),
-    WHOLE: ("new_clients",),
+    WHOLE: ("new_clients", "finish.epochs"),
     NOT_NEGATIVE: (
         "seed",
         "train.momentum",
@@ -62,8 +63,6 @@ def check(config: RunConfig) -> None:
             )
     if config.chunk != "auto":
         require("chunk", config.chunk, COUNT)
-    if config.model.features % 2:
-        raise ConfigError(f"model.features: {config.model.features} is odd; two real features make one complex symbol")
     wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]
     if wrong:
         raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")

@@ -30,6 +30,11 @@ def shown(value: Any) -> str:
         return f"a value of type {type(value).__name__} that cannot be written"
 
 
+def one_line(error: object) -> str:
+    """Return an error's message on one line; the name of its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def _line(message: str) -> str:
     """Return a message, which may quote what anybody wrote, as one line that every terminal can show."""
     text = " ".join(message.splitlines())

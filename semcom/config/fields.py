@@ -20,6 +20,8 @@ class DataConfig:
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     options: Any = None
     """The dataset's own options: its `Options` dataclass, or a mapping with some of its fields."""
+    size: int = 32
+    """Height and width that images are brought to, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class PartitionConfig:
     kind: str = "shots"
     """Name of the partition (see: semcom list partitions)."""
     scarce: tuple[int, ...] = ()
-    """Clients that keep only `scarce_fraction` of their training samples."""
+    """Clients that keep only `scarce_fraction` of their training samples, and all of their test samples."""
     scarce_fraction: float = 0.1
     """Part of their training samples that `scarce` clients keep."""
     validation: float = 0.0
@@ -125,6 +127,21 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class FinishConfig:
+    """The last stage: what each client trains for itself after the rounds, by an optimiser without a schedule."""
+
+    kind: str | None = None
+    """Classifier that each client trains on the frozen encoder, whatever the method: a head (see: semcom list heads),
+    svm or lr (None: the method's own last stage, if it has one)."""
+    epochs: int | None = None
+    """Epochs of a last stage (None: 100, or the method's)."""
+    lr: float | None = None
+    """Learning rate of a last stage and of new clients' heads, in all epochs (None: 0.003, or the method's)."""
+    optimizer: Literal["adam", "sgd"] | None = None
+    """Optimiser of a last stage and of new clients' heads, without momentum (None: adam, or the method's)."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """One run: a method on data, divided over clients, through a channel."""
 
@@ -138,6 +155,7 @@ class RunConfig:
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     air: AirConfig = field(default_factory=AirConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    finish: FinishConfig = field(default_factory=FinishConfig)
     clients: int = 20
     """K: number of clients."""
     new_clients: int = 0
@@ -145,7 +163,7 @@ class RunConfig:
     new_data: str | None = None
     """A dataset that the new clients divide among themselves (None: the run's images are divided over all clients)."""
     new_steps: int = 100
-    """Steps for which a new client trains a head of its own."""
+    """Steps for which a new client trains a head of its own, by the optimiser of `finish`."""
     seed: int = 0
     """Seed from which every draw of the run follows."""
     plugins: tuple[str, ...] = ()
@@ -154,6 +172,9 @@ class RunConfig:
     """File or plug-in -> digest of its content, filled in by `semcom.resolve`, which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
+    keep: tuple[Literal["confusion", "features", "curves-per-client"], ...] = ()
+    """What `arrays.npz` keeps beside the numbers: confusion (matrices per client), features (of test images),
+    curves-per-client."""
     device: str = "auto"
     """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"

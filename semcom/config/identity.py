@@ -15,10 +15,17 @@ from semcom.config.fields import RunConfig
 from semcom.config.options import plain, spelled
 
 NOT_IDENTITY = (
-    *("out", "device", "chunk", "processes", "store", "data.root"),
+    *("out", "keep", "device", "chunk", "processes", "store", "data.root"),
     *("train.checkpoint_every", "train.checkpoint_minutes"),
 )
 """Fields that only say where or how a run is carried out: they are not in its hash."""
+
+LATER: Mapping[str, Any] = {
+    "data.size": 32,
+    "channel.options.power": "normalised",
+    "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),
+}
+"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
 BY_CONTENT = ("plugins", "data.name", "new_data", "partition.options.path")
 """Fields that may name files: in the hash the digest in `RunConfig.contents` stands in the place of a path."""
@@ -79,9 +86,10 @@ def run_hash(config: RunConfig) -> str:
 def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Return a few words on each field in which two runs differ: its name, and both values."""
     one, other = (_flatten(_identity(config)) for config in (stored, wanted))
-    names = [name for name in {**one, **other} if json.dumps(one.get(name)) != json.dumps(other.get(name))]  # 1 and 1.0
-    shown, here = (_flatten(to_dict(config)) for config in (stored, wanted))
-    return [_difference(name, shown.get(name), here.get(name)) for name in names]
+    both = one.keys() & other.keys()
+    names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
+    there, here = (_flatten(to_dict(config)) for config in (stored, wanted))
+    return [_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
 
 
 def _difference(name: str, stored: Any, wanted: Any) -> str:
@@ -93,19 +101,30 @@ def _difference(name: str, stored: Any, wanted: Any) -> str:
     return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
 
 
+ABSENT = object()
+"""The value of a field that a stored run does not have, as its version did not."""
+
+
 def _short(value: Any) -> str:
     """Return a value as JSON writes it, in at most 60 characters."""
-    text = json.dumps(value)
+    text = "nothing" if value is ABSENT else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
 
 
 def _identity(config: RunConfig) -> dict[str, Any]:
-    """Return a configuration as plain containers: no `NOT_IDENTITY`, and digests of `contents` in place of paths."""
+    """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
+
+    Digests of `contents` stand in place of paths.
+    """
     values = to_dict(config)
     contents = values.pop("contents")
     for name in NOT_IDENTITY:
         part, last = _place(values, name)
         del part[last]
+    for name, before in LATER.items():
+        part, last = _place(values, name)
+        if isinstance(part, dict) and part.get(last) == before:  # an option is not everywhere
+            del part[last]
     for name in BY_CONTENT:
         part, last = _place(values, name)
         if not isinstance(part, dict) or last not in part:

@@ -1,4 +1,4 @@
-"""Reader of .npz archives that users bring: plain arrays only, and one line about whatever is wrong with them."""
+"""Reader of .npz archives that users bring: nothing in them is run, and one line tells whatever is wrong with them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
+from semcom.config.errors import one_line
+from semcom.data.pickled import read_dictionary
 
 DAMAGED = (OSError, ValueError, OverflowError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
 """Errors of NumPy and zipfile for files that are no archive, cut short, encrypted or hold pickled objects."""
@@ -34,6 +36,23 @@ def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[
             return {name: _read(archive, member) for name, member in _members(archive, wanted)}
     except DAMAGED as error:
         raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
+
+
+def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of numbers in the one dictionary that an .npz file holds under a name, by name.
+
+    Nothing of the pickle that it is written as is run (`semcom.data.pickled`).
+
+    Raises ConfigError that starts with `blame` if the file is missing, damaged, or of anything else.
+    """
+    if not os.path.isfile(path):
+        raise ConfigError(f"{blame} is not there")
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+            _promised(file)
+            return read_dictionary(file.read())
+    except (*DAMAGED, KeyError) as error:
+        raise ConfigError(f"{blame} is no .npz archive of a dictionary of arrays ({one_line(error)})") from None
 
 
 def size_of_archive(path: Path, wanted: Callable[[str], bool]) -> int:
@@ -72,8 +91,3 @@ def _promised(file: IO[bytes]) -> int:
     except Exception as error:  # it is parsed as Python: almost anything may come out
         raise ValueError(f"its header cannot be read: {one_line(error)}") from None
     return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize
-
-
-def one_line(error: Exception) -> str:
-    """Return an error's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -231,3 +231,22 @@ def round_to(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Gener
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
     down[up] += 1
     return down
+
+
+def first(stock: Table, number: int, rng: np.random.Generator) -> Table:
+    """Return how many samples of each class `[C]` are among the first `number` in an order that is fair all along.
+
+    Of N samples the first m have m n_c / N of class c, rounded down or up, whatever m is. So a sample may come from one
+    step on and is due at another, and of those that may come the first due comes next, ties by chance (Steiner and
+    Yeomans, "Level Schedules for Mixed-Model, Just-in-Time Processes", Management Science 39, 1993). What is drawn does
+    not depend on `number`: a larger one gives no class less.
+    """
+    there = np.flatnonzero(stock)
+    sizes, total, ties = stock[there], int(stock.sum()), rng.permutation(len(stock))[there]
+    given = np.zeros_like(sizes)
+    for step in range(1, number + 1):
+        due = -(-(given + 1) * total // sizes) * len(stock) + ties
+        given[np.where(given * total < step * sizes, due, np.iinfo(np.int64).max).argmin()] += 1
+    found = np.zeros_like(stock)
+    found[there] = given
+    return found

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 
 SIDE = 32
-"""Height and width that every model takes."""
+"""Height and width of a run's images where nothing else is asked for."""
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ class Dataset:
     name: str
     """Name that the user gave it."""
     images: Bytes
-    """uint8 `[N, C, H, W]`, 0..255, H and W at most 32; training images first, then test images."""
+    """uint8 `[N, C, H, W]`, 0..255; training images first, then test images."""
     labels: Indices
     """int64 `[N]`, 0 .. len(classes) - 1."""
     train_size: int
@@ -41,7 +41,7 @@ class Dataset:
         count, sides = len(self.images), self.images.shape[2:]
         require(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
         require(self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]")
-        require(min(sides) > 0 and max(sides) <= SIDE, self.name, f"images are {sides}, not 1 to {SIDE} pixels a side")
+        require(min(sides) > 0, self.name, f"images of {sides} pixels are empty")
         require(self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}")
         require(self.labels.dtype == np.int64, self.name, f"labels are {self.labels.dtype}, not int64")
         require(0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images")

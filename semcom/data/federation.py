@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from semcom.data.dataset import SIDE
+from semcom.data.dataset import SIDE, require
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
@@ -52,7 +52,7 @@ class Federation:
     """The images of a run, and which client owns which."""
 
     images: Tensor
-    """uint8 `[N, C, 32, 32]`, 0..255; channels last in memory, which convolutions on a CPU want."""
+    """uint8 `[N, C, size, size]`, 0..255; channels last in memory, which convolutions on a CPU want."""
     labels: Tensor
     """Class of each image, int64 `[N]`."""
     train: Ragged
@@ -75,18 +75,24 @@ class Federation:
         return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the images at `index` (int64, any shape) as `[*index.shape, C, 32, 32]` in [-1, 1]: x / 127.5 - 1."""
-        picked = self.images.movedim(1, -1)[index].movedim(-1, -3)  # images are copied as they lie in memory
+        """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1."""
+        rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
+        picked = rows.index_select(0, index.reshape(-1)).view(*index.shape, *rows.shape[1:]).movedim(-1, -3)
         return picked.to(dtype).div_(127.5).sub_(1)
 
 
-def federate(dataset: Dataset, split: Split) -> Federation:
-    """Join a dataset and its split, on the host; images smaller than 32x32 get a border of zeros (-1 when gathered)."""
+def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
+    """Join a dataset and its split, on the host.
+
+    Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images.
+    """
+    sides = dataset.images.shape[2:]
+    require(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
     return Federation(
-        images=_pad(torch.from_numpy(dataset.images)).contiguous(memory_format=torch.channels_last),
+        images=_pad(torch.from_numpy(dataset.images), size).contiguous(memory_format=torch.channels_last),
         labels=torch.from_numpy(dataset.labels),
         train=_ragged(split.train),
         test=_ragged(split.test),
@@ -101,8 +107,8 @@ def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
     return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 
 
-def _pad(images: Tensor) -> Tensor:
-    """Put images `[N, C, H, W]` in the middle of 32x32 (the odd row or column of the border goes to the end)."""
-    height, width = SIDE - images.shape[2], SIDE - images.shape[3]
+def _pad(images: Tensor, size: int) -> Tensor:
+    """Put images `[N, C, H, W]` in the middle of size x size (the odd row or column of the border goes to the end)."""
+    height, width = size - images.shape[2], size - images.shape[3]
     border = (width // 2, width - width // 2, height // 2, height - height // 2)
     return torch.nn.functional.pad(images, border) if any(border) else images

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
 from semcom.data.dataset import Dataset
-from semcom.data.readers import read_folder, read_npz
+from semcom.data.readers import fit, read_folder, read_npz
 from semcom.data.registry import DATASETS
 
 
 def load(config: DataConfig) -> Dataset:
-    """Load the dataset of a run.
+    """Load the dataset of a run, with images that fit into a square of `config.size`. Raises ConfigError as `read`."""
+    return resized(read(config), config.size)
+
+
+def resized(dataset: Dataset, size: int) -> Dataset:
+    """Return a dataset with images for a square of `size` pixels a side (`semcom.data.readers.fit`)."""
+    return replace(dataset, images=fit(dataset.images, size))
+
+
+def read(config: DataConfig) -> Dataset:
+    """Read the dataset of a run, with images as large as they are stored; those of a folder as large as asked for.
 
     Raises ConfigError for a name that is neither known nor a path, a root that is missing, and files that are
     missing or damaged.
@@ -32,7 +43,7 @@ def load(config: DataConfig) -> Dataset:
         return dataset
     path = Path(os.path.expanduser(config.name))  # pathlib's raises for a user that is not known
     if os.path.isdir(path):
-        return read_folder(path)
+        return read_folder(path, config.size)
     if os.path.isfile(path) or path.suffix == ".npz":
         return read_npz(path)
     raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")

@@ -22,7 +22,7 @@ from semcom.data import counts
 from semcom.data.counts import Table
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.registry import PARTITIONS
-from semcom.data.split import Lists, Partition, Split, choose, deal, take_off
+from semcom.data.split import Lists, Partition, Split, choose, deal, keep, take_off
 
 INSIDE = Rule(lambda v: 0 < v < 1, "a number in (0, 1)")
 
@@ -91,7 +91,8 @@ class Divided(Partition):
         needs: ClassVar[Needs] = {"test_fraction": {"test": ("merged",)}}
 
         fraction: float = 1.0
-        """Part of the dataset that is divided at all."""
+        """Part of its images that each client keeps, in its own proportions of classes; for a seed, a smaller part is
+        part of a larger one."""
         test: Literal["merged", "own"] = "merged"
         """Tests: `merged` with the training images and split per client, or the dataset's `own`, in proportion."""
         test_fraction: float = 0.25
@@ -111,15 +112,20 @@ class Divided(Partition):
         o, labels, classes = self.options, dataset.labels, len(dataset.classes)
         merged = o.test == "merged"
         pool = np.arange(len(labels) if merged else dataset.train_size)
-        pool = choose(pool, labels, round(o.fraction * len(pool)), rng)
         table = self.table(np.bincount(labels[pool], minlength=classes), clients, rng)
         train = deal(pool, labels, table, rng)
         if merged:
             return Split(*take_off(train, labels, o.test_fraction, rng))
         rest = np.arange(dataset.train_size, len(labels))
-        rest = choose(rest, labels, round(o.fraction * len(rest)), rng)
         shares = counts.in_proportion(table, np.bincount(labels[rest], minlength=classes))
         return Split(train, deal(rest, labels, shares, rng))
+
+    def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
+        """Keep `fraction` of each client's training, test and validation samples."""
+        if self.options.fraction == 1:
+            return split
+        parts = (split.train, split.test, split.validation)
+        return Split(*(keep(lists, labels, self.options.fraction, rng) for lists in parts))
 
 
 class IID(Divided):
@@ -158,7 +164,7 @@ class Dirichlet(Divided):
         """Options of `dirichlet`, with the skew of the classes and the size of the smallest client."""
 
         min_size: int = 10
-        """Smallest number of samples of a client, redrawn until met (0: the plain form)."""
+        """Smallest number of samples of a client before `fraction`, redrawn until met (0: the plain form)."""
 
         def check(self) -> None:
             """Raise ValueError for a size below 0."""
@@ -201,7 +207,8 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
     if clients > len(dataset.images):
         raise ConfigError(f"clients: {clients} is more than the {len(dataset.images)} images of {dataset.name!r}")
     rng = _generator(seed, config.kind)
-    split = kind(options).divide(dataset, clients, rng)
+    divider = kind(options)
+    split = divider.divide(dataset, clients, rng)
     if not isinstance(split, Split) or not len(split.train) == len(split.test) == clients:
         raise ConfigError(f"partition.kind: {config.kind!r} gives no Split with lists for {clients} clients")
     train, validation = split.train, split.validation or tuple(np.empty(0, dtype=np.int64) for _ in range(clients))
@@ -213,7 +220,8 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
                 f"partition.validation: {config.validation} has no effect: {config.kind!r} has set a part aside itself"
             )
         train, validation = take_off(train, dataset.labels, config.validation, rng)
-    return Split(*(tuple(np.sort(indices) for indices in lists) for lists in (train, split.test, validation)))
+    split = divider.reduce(Split(train, split.test, validation), dataset.labels, rng)
+    return Split(*(tuple(np.sort(a) for a in lists) for lists in (split.train, split.test, split.validation)))
 
 
 def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
-from semcom.data.archive import one_line, read_archive
+from semcom.config.errors import one_line
+from semcom.data.archive import read_archive
 from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, require
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ WIDE = ("PNG", "PPM")
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """Read x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4; larger ones than 32 x 32 are shrunk (`shrink`).
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are.
     Labels are whole numbers `[N]` or `[N, 1]`.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
@@ -46,43 +48,44 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     agree = x_train.shape[1:] == x_test.shape[1:]
     require(agree, name, f"x_train has images of {x_train.shape[1:]}, x_test of {x_test.shape[1:]}")
     labels = np.concatenate([y_train, y_test])
-    images = shrink(np.concatenate([x_train, x_test]))
+    images = channels_first(np.concatenate([x_train, x_test]))
     top = int(labels.max()) + 1
     require(top <= len(labels), name, f"label {top - 1} with only {len(labels)} images; labels are 0 to classes - 1")
     names = arrays.get("classes", np.arange(top)).ravel().tolist()
     return Dataset(name, images, labels, len(y_train), tuple(str(c) for c in names))
 
 
-def read_folder(path: str | Path) -> Dataset:
-    """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of 32 x 32.
+def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PARTS[:1]) -> Dataset:
+    """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of size x size.
 
-    The longer side of an image is resized to 32, enlarged where it is shorter; the other side keeps its proportion,
+    The longer side of an image is resized to `size`, enlarged where it is shorter; the other side keeps its proportion,
     and the image is put in the middle of a black square. What is transparent is laid on black. Grey images of 16 bits
-    are scaled to 8.
+    are scaled to 8. `training` names several folders where there are more with training images.
 
-    Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if train and test have
+    Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if its parts have
     different classes.
     """
     from PIL.Image import DecompressionBombWarning
 
-    path = Path(path)
-    for part in PARTS:
-        require((path / part).is_dir(), str(path), f"an image folder has train/ and test/, but {part}/ is missing")
+    path, parts = Path(path), (*training, "test")
+    listed = f"{'/, '.join(training)}/ and test/"
+    for part in parts:
+        require((path / part).is_dir(), str(path), f"an image folder has {listed}, but {part}/ is missing")
     try:
-        classes, test_classes = (_classes(path / part) for part in PARTS)
-        require(bool(classes), str(path), "train/ holds no class, a folder with images")
-        require(classes == test_classes, str(path), "train/ and test/ hold different classes")
-        files = [[_images(path / part / name) for name in classes] for part in PARTS]
+        classes, *others = (_classes(path / part) for part in parts)
+        require(bool(classes), str(path), f"{parts[0]}/ holds no class, a folder with images")
+        require(all(names == classes for names in others), str(path), f"{listed} hold different classes")
+        files = [[_images(path / part / name) for name in classes] for part in parts]
     except OSError as error:
         raise ConfigError(f"data.name: {str(path)!r}: {error.filename} cannot be read: {error.strerror}") from None
-    for part, found in zip(PARTS, files, strict=True):
+    for part, found in zip(parts, files, strict=True):
         empty = [name for name, images in zip(classes, found, strict=True) if not images]
         require(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
     with warnings.catch_warnings():
         warnings.simplefilter("error", DecompressionBombWarning)
-        images = np.stack([_pixels(str(path), file) for part in files for own in part for file in own])
-    train, test = (np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files)
-    return Dataset(str(path), images, np.concatenate([train, test]), len(train), tuple(classes))
+        images = np.stack([_pixels(str(path), file, size) for part in files for own in part for file in own])
+    labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
+    return Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), tuple(classes))
 
 
 def image_files(path: Path) -> list[Path]:
@@ -118,29 +121,37 @@ def _images(folder: Path) -> list[str]:
     return [os.path.join(*names) for names in sorted(found)]
 
 
-def shrink(images: Bytes) -> Bytes:
-    """Turn images `[N, H, W, C]` into `[N, C, H, W]`; a longer side over 32 is resized to 32, antialiased.
+def channels_first(images: Bytes) -> Bytes:
+    """Turn images `[N, H, W, C]` into `[N, C, H, W]`."""
+    return np.ascontiguousarray(np.moveaxis(images, -1, 1))
 
-    The other side keeps its proportion; what is missing of 32 x 32 is border, as for any small image.
+
+def fit(images: Bytes, size: int) -> Bytes:
+    """Resize images `[N, C, H, W]` for a square of `size` pixels a side, bilinearly and antialiased.
+
+    In a square of 32 a longer side over 32 becomes 32, and smaller images stay as they are; in any other square they
+    fill the same part of it, unless their longer side is `size` already. The other side keeps its proportion; what is
+    missing of the square is border (`federate`).
     """
     import torch
 
-    images = np.moveaxis(images, -1, 1)
-    if max(images.shape[2:]) <= SIDE:
-        return np.ascontiguousarray(images)
-    size = _fit(images.shape[2], images.shape[3])
-    small = np.empty((*images.shape[:2], *size), dtype=np.uint8)
+    longer = max(images.shape[2:])
+    wanted = max(1, round(min(longer, SIDE) * size / SIDE))
+    if longer in (wanted, size):
+        return images
+    sides = _sides(images.shape[2], images.shape[3], wanted)
+    resized = np.empty((*images.shape[:2], *sides), dtype=np.uint8)
     for start in range(0, len(images), 1000):
         part = torch.from_numpy(images[start : start + 1000].astype(np.float32))
-        part = torch.nn.functional.interpolate(part, size=size, mode="bilinear", antialias=True)
-        small[start : start + 1000] = part.round().clamp(0, 255).to(torch.uint8).numpy()
-    return small
+        part = torch.nn.functional.interpolate(part, size=sides, mode="bilinear", antialias=True)
+        resized[start : start + 1000] = part.round().clamp(0, 255).to(torch.uint8).numpy()
+    return resized
 
 
-def _fit(height: int, width: int) -> tuple[int, int]:
-    """Return sides in the same proportion, at least 1, of which the longer one is 32."""
+def _sides(height: int, width: int, wanted: int) -> tuple[int, int]:
+    """Return sides in the same proportion, at least 1, of which the longer one is as wanted."""
     longer = max(height, width)
-    return max(1, round(height * SIDE / longer)), max(1, round(width * SIDE / longer))
+    return max(1, round(height * wanted / longer)), max(1, round(width * wanted / longer))
 
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -166,8 +177,8 @@ def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
     return (x if x.ndim == 4 else x[..., None]), y.astype(np.int64)
 
 
-def _pixels(folder: str, file: str) -> Bytes:
-    """Read one image file as RGB `[3, 32, 32]`. Raises ConfigError that names it."""
+def _pixels(folder: str, file: str, size: int) -> Bytes:
+    """Read one image file as RGB `[3, size, size]`. Raises ConfigError that names it."""
     from PIL import Image
 
     try:
@@ -175,9 +186,9 @@ def _pixels(folder: str, file: str) -> Bytes:
             image = _rgb(opened)
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
         raise ConfigError(f"data.name: {folder!r}: {file} cannot be read ({one_line(error)})") from None
-    height, width = _fit(image.height, image.width)
-    square = Image.new("RGB", (SIDE, SIDE))
-    corner = (SIDE - width) // 2, (SIDE - height) // 2  # where `federate` puts small images
+    height, width = _sides(image.height, image.width, size)
+    square = Image.new("RGB", (size, size))
+    corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images
     square.paste(image.resize((width, height), Image.Resampling.BILINEAR), corner)
     return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
 

@@ -12,7 +12,12 @@ DATASETS: Registry[Any] = Registry(
     {
         "digits": "semcom.data.sources:digits",
         "cifar10": "semcom.data.sources:cifar10",
+        "cifar100": "semcom.data.sources:cifar100",
         "mnist": "semcom.data.sources:mnist",
+        "fashion-mnist": "semcom.data.sources:fashion_mnist",
+        "emnist": "semcom.data.sources:emnist",
+        "svhn": "semcom.data.sources:svhn",
+        "cinic10": "semcom.data.sources:cinic10",
     },
     options="Options",
 )

@@ -1,4 +1,4 @@
-"""The datasets that semcom knows by name: one that ships with scikit-learn, and those that torchvision downloads."""
+"""The datasets that semcom knows by name: one of scikit-learn's, those that torchvision downloads, and CINIC-10."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import contextlib
 import io
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semcom.config import ConfigError
-from semcom.data.archive import DAMAGED, one_line
+from semcom.config.errors import one_line
+from semcom.data.archive import DAMAGED
 from semcom.data.dataset import SIDE, Dataset
-from semcom.data.readers import read_npz, shrink
+from semcom.data.readers import read_folder, read_npz
+
+DIGITS = tuple("0123456789")
 
 
 def digits(root: str | None = None) -> Dataset:
@@ -36,17 +40,110 @@ def digits(root: str | None = None) -> Dataset:
     test = np.sort(np.concatenate([m[: round(len(m) / 5)] for m in members]))
     train = np.setdiff1d(order, test)
     order = np.concatenate([train, test])
-    return Dataset("digits", large[order], labels[order], len(train), tuple("0123456789"))
+    return Dataset("digits", large[order], labels[order], len(train), DIGITS)
 
 
-def cifar10(root: str | None = None) -> Dataset:
-    """Load CIFAR-10: `cifar10.npz` in the root, else torchvision's (downloaded where it is not there). 3 x 32 x 32."""
-    return _published("cifar10", "CIFAR10", root)
+class Published:
+    """A dataset that torchvision can download: `NAME.npz` in the root, else torchvision's files there.
+
+    Args:
+        name: of the dataset.
+        source: torchvision's class.
+        text: what `semcom list datasets` says.
+        parts: what torchvision's class is called with for the training and for the test images.
+        axes: what the axes of its images are: N images, H rows, W columns, C channels.
+        labels: name of its labels.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        text: str,
+        parts: Sequence[Mapping[str, Any]] = ({"train": True}, {"train": False}),
+        axes: str = "NHW",
+        labels: str = "targets",
+    ) -> None:
+        self.name, self.source, self.parts, self.axes, self.labels = name, source, parts, axes, labels
+        self.__doc__ = text
+
+    def __call__(self, root: str | None = None) -> Dataset:
+        """Load it from the root; what is not there is downloaded. Raises ConfigError, which tells both ways."""
+        folder = _folder(root)
+        return _archived(self.name, folder) or self._from_torchvision(folder)
+
+    def _from_torchvision(self, folder: Path) -> Dataset:
+        train, test = parts = self._parts(folder)
+        images = np.concatenate([np.asarray(part.data) for part in parts])
+        images = images.transpose([self.axes.index(axis) for axis in "NCHW" if axis in self.axes])
+        images = images if "C" in self.axes else images[:, None]
+        labels = np.concatenate([np.asarray(getattr(part, self.labels)) for part in parts]).astype(np.int64)
+        names = getattr(train, "classes", DIGITS)
+        classes = tuple(name.split(" - ")[0] for name in names)
+        return Dataset(self.name, np.ascontiguousarray(images), labels, len(labels) - len(test.data), classes)
+
+    def _parts(self, folder: Path) -> list[Any]:
+        """Return torchvision's train and test set, from the folder or else downloaded into it."""
+        import torchvision.datasets
+
+        make: Callable[..., Any] = getattr(torchvision.datasets, self.source)
+        try:
+            with _quiet_download():
+                return [make(folder, download=True, **part) for part in self.parts]
+        except DAMAGED as error:
+            raise ConfigError(
+                f"data.name: {self.name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
+                f"put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
+                f"{self.name}.npz or torchvision's files with data.root"
+            ) from None
 
 
-def mnist(root: str | None = None) -> Dataset:
-    """Load MNIST: `mnist.npz` in the root, else torchvision's (downloaded where it is not there). 1 x 28 x 28."""
-    return _published("mnist", "MNIST", root)
+cifar10 = Published(
+    "cifar10", "CIFAR10", "CIFAR-10: 50,000 and 10,000 photographs of 10 things, 3 x 32 x 32.", axes="NHWC"
+)
+cifar100 = Published(
+    "cifar100", "CIFAR100", "CIFAR-100: 50,000 and 10,000 photographs of 100 things, its fine labels.", axes="NHWC"
+)
+mnist = Published("mnist", "MNIST", "MNIST: 60,000 and 10,000 handwritten digits, 1 x 28 x 28.")
+fashion_mnist = Published(
+    "fashion-mnist", "FashionMNIST", "Fashion-MNIST: 60,000 and 10,000 pictures of 10 kinds of clothes, 1 x 28 x 28."
+)
+emnist = Published(
+    "emnist",
+    "EMNIST",
+    "EMNIST, balanced: 112,800 and 18,800 handwritten digits and letters, 47 classes, 1 x 28 x 28.",
+    parts=({"split": "balanced", "train": True}, {"split": "balanced", "train": False}),
+    axes="NWH",  # torchvision leaves them lying on their side, as they are stored
+)
+svhn = Published(
+    "svhn",
+    "SVHN",
+    "SVHN, cropped: 73,257 and 26,032 photographs of digits on house numbers, 3 x 32 x 32.",
+    parts=({"split": "train"}, {"split": "test"}),
+    axes="NCHW",
+    labels="labels",
+)
+
+
+def cinic10(root: str | None = None) -> Dataset:
+    """CINIC-10: 180,000 and 90,000 photographs of CIFAR-10's classes, 3 x 32 x 32, from the folder that is published.
+
+    It is `cinic10.npz` in the root, or else the folder `cinic10` or `CINIC-10` there, with `train`, `valid` and `test`
+    of 90,000 images each. Those of `train` and `valid` together are for training, as in the second of its authors' two
+    configurations (Darlow, Crowley, Antoniou, Storkey, "CINIC-10 Is Not ImageNet or CIFAR-10", 2018), which is that of
+    CIFAR-10; `--partition.validation` sets images aside.
+    """
+    folder = _folder(root)
+    if (dataset := _archived("cinic10", folder)) is not None:
+        return dataset
+    found = next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
+    if found is None:
+        raise ConfigError(
+            f"data.name: 'cinic10' is not in {folder}, and is not downloaded; put the published folder there as "
+            "cinic10 (train/, valid/, test/) or cinic10.npz (x_train, y_train, x_test, y_test), or name a folder that "
+            "holds one of them with data.root"
+        )
+    return replace(read_folder(found, training=("train", "valid")), name="cinic10")
 
 
 def cache_folder() -> Path:
@@ -54,35 +151,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcom"
 
 
-def _published(name: str, source: str, root: str | None) -> Dataset:
-    """Load a dataset that torchvision can download, or its .npz file in the root."""
-    folder = cache_folder() if root is None else Path(root).expanduser()
+def _folder(root: str | None) -> Path:
+    return cache_folder() if root is None else Path(root).expanduser()
+
+
+def _archived(name: str, folder: Path) -> Dataset | None:
+    """Load `NAME.npz` in a folder, if it is there."""
     file = folder / f"{name}.npz"
-    if file.is_file():
-        dataset = read_npz(file, f"{name} in {file}")
-        return Dataset(name, dataset.images, dataset.labels, dataset.train_size, dataset.classes)
-    train, test = _from_torchvision(name, source, folder)
-    images = np.concatenate([np.asarray(train.data), np.asarray(test.data)])
-    images = images[..., None] if images.ndim == 3 else images
-    labels = np.concatenate([np.asarray(train.targets), np.asarray(test.targets)]).astype(np.int64)
-    classes = tuple(c.split(" - ")[0] for c in train.classes)
-    return Dataset(name, shrink(images), labels, len(train.targets), classes)
-
-
-def _from_torchvision(name: str, source: str, folder: Path) -> tuple[Any, Any]:
-    """Load torchvision's train and test set, from the folder or else downloaded into it."""
-    import torchvision.datasets
-
-    make: Callable[..., Any] = getattr(torchvision.datasets, source)
-    try:
-        with _quiet_download():
-            return make(folder, train=True, download=True), make(folder, train=False)
-    except DAMAGED as error:
-        raise ConfigError(
-            f"data.name: {name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
-            f"put {name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
-            f"{name}.npz or torchvision's files with data.root"
-        ) from None
+    return replace(read_npz(file, f"{name} in {file}"), name=name) if file.is_file() else None
 
 
 @contextlib.contextmanager

@@ -61,6 +61,10 @@ class Partition(ABC):
             ConfigError: the data cannot meet the options.
         """
 
+    def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
+        """Return the part of a split that is used, once scarce clients and validation are seen to: all of it."""
+        return split
+
 
 def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generator) -> Lists:
     """Hand out the samples of `pool`, shuffled per class, as the table of counts `[K, C]` says."""
@@ -89,3 +93,13 @@ def take_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generato
     sizes = [min(max(1, round(part * len(indices))), len(indices) - 1) for indices in lists]
     taken = tuple(choose(indices, labels, max(0, size), rng) for indices, size in zip(lists, sizes, strict=True))
     return tuple(np.setdiff1d(a, b) for a, b in zip(lists, taken, strict=True)), taken
+
+
+def keep(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> Lists:
+    """Keep `part` of each client's samples, at least one, stratified; a larger part keeps the same ones and more."""
+    kept = []
+    for indices in lists:
+        number = max(1, round(part * len(indices))) if len(indices) else 0
+        table = counts.first(np.bincount(labels[indices]), number, rng)
+        kept.append(deal(indices, labels, table[None], rng)[0] if number else indices)
+    return tuple(kept)

@@ -42,14 +42,17 @@ def is_list(name: str) -> bool:
     return name.startswith(("train_", "test_", "validation_"))
 
 
-def write_split(path: str | Path, split: Split) -> None:
-    """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads."""
+def write_split(path: str | Path, split: Split) -> Path:
+    """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads.
+
+    Returns the path. Raises OSError if it could not be written; what lay there is then still there.
+    """
     arrays: dict[str, Any] = {}
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
         if len(validation):
             arrays[f"validation_{client}"] = validation
-    write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
+    return write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
 
 
 def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, Lists]:

@@ -8,7 +8,7 @@ transmission of n. `Link.cost` says what both take: half a channel use per numbe
 prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bits per use. Labels
 cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares,
 so a client's airtime is its uses over its part of the bandwidth. Energy is that of the link's symbols, and Es for each
-use of error-free exchange.
+use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing else.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class Air:
             name: names the draws, as for `up`.
 
         Returns:
-            one model per client, as the client has it.
+            the models as the clients have them; what is shared and arrives without errors stays shared.
         """
-        return self._models("down", pop.spread(part), part, name)
+        return self._models("down", pop, part, name)
 
     def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
         """Send one tensor per client, `[n, ...]`, and return the tensors as they arrive.
@@ -155,7 +155,7 @@ class Air:
         if self.config.parameters == "ideal":
             return pop
         cohorts = []
-        for c in pop.stacks():
+        for c in pop.spread(part).stacks():  # each client hears its own copy of what they have in common
             crossing = (n for n in c.tensors if in_part(n, part) and not n.endswith("running_var"))
             sent = {n: self._noisy(direction, name + n, c.tensors[n], c.ids) for n in crossing}
             cohorts.append(replace(c, tensors={**c.tensors, **sent}))
@@ -191,6 +191,8 @@ class Air:
         total = self.totals[direction]
         total.floats += float(floats.sum())
         total.bits += float(bits.sum())
+        if not self.link.radio:
+            return
         total.uses += float(cost.uses.sum())
         total.airtime_s += float((cost.uses / self._bandwidth(ids)).sum())
         total.energy_j += float(cost.energy.sum()) * self.config.symbol_energy

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import numpy as np
 import torch
@@ -37,7 +38,8 @@ class Draws:
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
-        training_link: the link that local training passes.
+        training_link: the link that local training passes; without `train.through_link` all that is left of the run's
+            is its power normalisation.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
         test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
@@ -47,7 +49,8 @@ class Draws:
         self, config: Resolved, federation: Federation, device: torch.device, link: Link, *, split: bool
     ) -> None:
         self.config, self.federation, self.device, self.link, self.split = config, federation, device, link, split
-        self.training_link = link if split or config.train.through_link else make_link("ideal")
+        quiet = "ideal" if link.normalises else "none"
+        self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.round = 0
         channel = config.channel
@@ -57,6 +60,12 @@ class Draws:
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
             self.test_snrs = parse_snr(test, "channel.test-snr-db").values
+
+    def over(self, federation: Federation) -> Draws:
+        """Return the same draws for a training on other images of the clients, at the place where they are."""
+        made = copy(self)
+        made.federation, made.split = federation, False
+        return made
 
     # -- clients -------------------------------------------------------------------------------------------------
 

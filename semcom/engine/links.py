@@ -24,14 +24,16 @@ def build_link(config: Resolved, log: bool = False) -> Link:
         log: whether to log the link's warnings: one process does.
 
     Raises:
-        ConfigError: the options do not fit.
+        ConfigError: the options do not fit, or the features make no symbols.
     """
-    c, batch = config.channel, config.train.batch_size
+    c, batch, d = config.channel, config.train.batch_size, config.model.features
+    if d % 2 and LINKS.get(c.kind).radio:
+        raise ConfigError(f"model.features: {d} is odd; two real features make one complex symbol")
     try:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             link = LINKS.get(c.kind)(c.options)
-            link = link.in_band(config.clients, config.participants, batch, config.model.features)
+            link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
         raise ConfigError(flagged(str(error), "channel", c.options)) from None
     for warning in said if log else ():

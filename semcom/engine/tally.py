@@ -29,33 +29,34 @@ class Tally:
     Attributes:
         visited: training samples visited so far.
         log: per-client means that training reported in this round, name -> `[n]`.
+        warnings: what the method warned of in this round, name -> text.
         meters: received SNR by "train_up", "train_down" and "test", since they were settled.
         measured: their sums of signal and noise power until then, over all ranks.
     """
 
     def __init__(self, draws: Draws, air: Air, team: Team) -> None:
         self.draws, self.air, self.team = draws, air, team
-        self.visited, self.log = 0, Log()
+        self.visited, self.log, self.warnings = 0, Log(), dict[str, str]()
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
         self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
 
     def begin(self, round_: int) -> None:
         """Begin a round, which is the clock of every keyed draw."""
-        self.draws.round, self.log = round_, {}
+        self.draws.round, self.log, self.warnings = round_, {}, {}
         self.air.begin(self.draws.config.participants)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count nothing while the context lasts: round, samples, traffic, losses and SNR of training are then restored.
+        """Count nothing while the context lasts: round, samples, traffic, log and SNR of training are then restored.
 
         The received SNR of tests is kept: what is evaluated here is evaluated for the run.
         """
-        before, round_, log = self.counters(), self.draws.round, dict(self.log)
+        before, round_, log, warnings = self.counters(), self.draws.round, dict(self.log), dict(self.warnings)
         yield  # after an exception the world is not used any more
         self.settle()
         tests = self.measured["test"]
         self.resume(before)
-        self.draws.round, self.log, self.measured["test"] = round_, log, tests
+        self.draws.round, self.log, self.warnings, self.measured["test"] = round_, log, warnings, tests
 
     def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
         """Count the clients' mini-batches in training, `sizes` of each, and their traffic if the method is split."""

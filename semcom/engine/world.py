@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Literal
 
@@ -26,6 +27,7 @@ from semcom.engine.train.chunk import automatic
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
 from semcom.engine.train.fit import Fit
+from semcom.engine.train.frozen import encoded
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.precision import rounding
 
@@ -110,8 +112,15 @@ class World:
         return self.session.draws.federation.owned[ids]
 
     def report(self, name: str, values: Tensor) -> None:
-        """Log a value for each client of this round, `[n]`; `metrics.jsonl` holds its mean."""
+        """Log a value for each client of this round, or for each class; `metrics.jsonl` holds its mean."""
         self.session.tally.log[name] = values
+
+    def warn(self, name: str, text: str) -> None:
+        """Warn of something in this round that makes a result doubtful; a run says it once for each `name`.
+
+        The first `text` of a name is logged, and stands in `metrics.jsonl` and `summary.json`.
+        """
+        self.session.tally.warnings[name] = text
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
@@ -152,6 +161,26 @@ class World:
         """Return a population of one: a network that the base station owns, its weights keyed by `name`."""
         return self._initial.server(factory, name)
 
+    def heads(self, name: str, ids: np.ndarray) -> Population:
+        """Return fresh heads called `name` of some clients, as models whose encoder passes on what it is given.
+
+        The run's head has the weights that it has in `population`. The models train `on_features`.
+
+        Raises:
+            ConfigError: the engine cannot run the head.
+        """
+        return self._initial.heads(name, ids)
+
+    def on_features(self, pop: Population) -> World:
+        """Return the run with features in the place of images: those that each client's encoder in `pop` gives.
+
+        They are the features before the link, of training images, in evaluation mode. `fit` trains heads on them, at
+        their own cost alone, over the training link. The clients' draws are those of a training of the whole models.
+        """
+        made = copy(self)
+        made.session = replace(self.session, draws=self.session.draws.over(encoded(self.session, pop)))
+        return made
+
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
         """Return each encoder that has clients, with their ids."""
         names = self.config.model.encoder.split(",")
@@ -177,6 +206,7 @@ class World:
         phase: Phase | None = None,
         optimizer: Optimizer | None = None,
         project: Project | None = None,
+        optimizer_state: Population | None = None,
     ) -> Fitted:
         """Train the clients of a population on their own data, or a network of the base station for some steps.
 
@@ -186,8 +216,10 @@ class World:
             train: prefixes of what is trained; the rest is frozen, its BatchNorm in evaluation mode.
             given: what the objective gets besides the model and the batch (None: nothing).
             phase: how long, on which batches and with which draws (None: the run's schedule, the main phase).
-            optimizer: the optimiser, new in each fit (None: the run's).
+            optimizer: the optimiser (None: the run's), new in each fit unless its state is given.
             project: `(name, leaf [k, ...]) -> leaf`, applied to each leaf after every step.
+            optimizer_state: of a network of the base station, what its optimiser remembers: `optimizer.state(pop)` at
+                first, later the `optimizer_state` of the fit before.
 
         Returns:
             the trained models, the means of loss and logged values over the last epoch, and the accumulators.
@@ -195,10 +227,11 @@ class World:
         Raises:
             Diverged: a loss or a weight is not finite.
             RuntimeError: the objective does not use a leaf that is to be trained.
+            ValueError: an optimiser's state is given for clients, or is that of another optimiser.
         """
-        phase = phase or Phase()
+        phase, optimizer = phase or Phase(), optimizer or self.optimizer()
         prefixes = (train,) if isinstance(train, str) else tuple(train)
-        fit = Fit(self.session, objective, prefixes, given or Given(), phase, optimizer or self.optimizer(), project)
+        fit = Fit(self.session, objective, prefixes, given or Given(), phase, optimizer, project, optimizer_state)
         with rounding(self.config.precision):
             fitted = fit(pop)
         self.session.tally.log |= {phase.logged(name): t for name, t in fitted.log.items()}

@@ -32,6 +32,8 @@ class Method(ABC):
         split: whether local training runs through the link, features up and gradients down.
         exchanges: whether anything but split features and gradients crosses the air (models, prototypes): `air.up`,
             `air.down` or `air.send` are called.
+        finishing: the values that the method's last stage takes for open fields of `FinishConfig`, where it has its own
+            ({}: none of its own); None: nothing in it trains by them.
         unused: dotted fields of the configuration that have no effect on the method ("train.lr"): they are refused.
         shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
             words each for `semcom list methods`.
@@ -42,6 +44,7 @@ class Method(ABC):
     averages: tuple[str, ...] = ()
     split: ClassVar[bool] = False
     exchanges: ClassVar[bool] = True
+    finishing: ClassVar[Mapping[str, Any] | None] = None
     unused: tuple[str, ...] = ()
     shares: ClassVar[str] = ""
     personal: ClassVar[str] = ""

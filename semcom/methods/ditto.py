@@ -2,7 +2,12 @@
 
 Li, Hu, Beirami, Smith, "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021, Algorithm 1 and
 Eq. 2. Up and down: the global model w; the personal v_k stays and moves only in rounds that its client takes part in.
-v_k takes as many epochs as w, and its pull is towards w as received, before the client trains it.
+The pull of v_k is towards w as received, before the client trains it.
+
+Choices where the paper is silent: lambda, which the authors choose from 0.1, 1 and 2 on validation data; and that v_k
+takes as many epochs as w.
+
+Departures: the clients' models are averaged by p_k (Algorithm 1 takes the plain mean of their updates).
 """
 
 from __future__ import annotations

@@ -6,10 +6,19 @@ local training starts at w_k + (w - w_k) W_k in these tensors, and at w in those
 
 A client learns W_k by plain SGD on a part of its samples, new in each round, with the whole model in evaluation mode:
 the first time until the losses of the epochs are steady, later for one epoch.
+
+Choices where the paper is silent: `cap`, the largest number of epochs in a client's first learning of W.
+
+Departures: p counts parameter tensors, as in the authors' code (the paper: layers). From their code: the part is a
+random subset, whose order is new in each epoch (there: a random slice in the order of the file); smaller last batches
+are kept (there they are dropped, in local training and tests too); steadiness is of the epochs' mean losses (there: of
+their last mini-batches'); only the round's clients mix (there: all of them); `initialised` has the global model of the
+round's start (there: the newest). docs/methods.md says what they amount to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -138,6 +147,8 @@ class FedALA(Method):
         return {"initialised": View(state.initialised), "trained": View(state.trained)}
 
 
-def mixed(received: dict[str, Tensor], own: dict[str, Tensor], weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def mixed(
+    received: Mapping[str, Tensor], own: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     """Return w_k + (w - w_k) W by name, for the tensors that have weights."""
     return {name: own[name] + (received[name] - own[name]) * w for name, w in weights.items()}

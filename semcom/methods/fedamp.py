@@ -7,8 +7,14 @@ Among the n clients of a round
     cosine:  xi_kj = (1 - 1/n) softmax over j != k of sigma cos(w_k, w_j)
     euclid:  xi_kj = min(alpha, sigma / n) / sigma exp(-||w_k - w_j||^2 / sigma)
 
-and xi_kk is the rest to 1. The paper's alpha is too large for `euclid` where models are near each other: the others'
-weights would sum to thousands, so the server's step is at most sigma / n.
+and xi_kk is the rest to 1.
+
+Choices where the paper is silent: xi_kk = 1/n of `cosine`, sigma of `euclid` (the median squared distance), rates and
+schedule.
+
+Departures: `cosine`, HeurFedAMP, is the default. A client trains E epochs from u_k, where the paper minimises, and the
+clouds are made of the participants' models alone. The server's step of `euclid` is at most sigma / n: with the paper's
+alpha the others' weights would sum to thousands where models are near each other.
 """
 
 from __future__ import annotations

@@ -3,19 +3,17 @@
 Oh, Kim, Yun, "FedBABU: Towards Enhanced Representation for Federated Image Classification", ICLR 2022, Algorithm 1. Up
 and down: the encoder. All clients know the head from the start, whatever `model.init` says, and it is not in the
 optimiser; after the last round each client fine-tunes body and head from the aggregated body.
+
+Departures: bodies are averaged by p_k (the authors' code takes the plain mean).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.fedavg_ft import fine_tuned
+from semcom.methods.parts.heads import fine_tuned
 
 
 class FedBABU(FedAvg):
@@ -27,21 +25,11 @@ class FedBABU(FedAvg):
         **{"rounds": 32, "local_epochs": 10, "batch_size": 50, "participation": 0.1},
     }
     averages = ("encoder.",)
+    finishing = {"epochs": 5}
     unused = ("model.init",)
     shares = "encoder, and the initial head"
     personal = "a fine-tuned copy of the model"
     sends = "theta up, theta down"
-
-    @dataclass(frozen=True)
-    class Hyper(Method.Hyper):
-        """The hyperparameter of FedBABU."""
-
-        tune_epochs: int = 5
-        """Epochs of fine-tuning after the last round."""
-
-        def check(self) -> None:
-            """Check the number of epochs."""
-            require("tune_epochs", self.tune_epochs, WHOLE)
 
     def setup(self, world: World) -> FedAvg.State:
         """Start from common weights, the head's for good."""
@@ -57,5 +45,5 @@ class FedBABU(FedAvg):
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate `global`, and each client's fine-tuned copy of it as `personal`."""
-        personal = fine_tuned(world, state.model, FedAvg.averages, self.hyper.tune_epochs)
-        return {**self.views(state, world), "personal": View(personal)}
+        tuned = fine_tuned(world, state.model, FedAvg.averages, self.finishing["epochs"])
+        return {**self.views(state, world), "personal": View(tuned)}

@@ -4,15 +4,22 @@ Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Person
 Communications Letters, 2024; equation numbers are the letter's. Up: features and labels. Down: gradients. No model
 crosses the air: the base station holds one decoder instance per client, their average, and the centroid generator.
 
+Steps are SGD's (Eqs. 4 and 6; for the SCG Theorem 1, whose eta E' G is the way of E' such steps), also in the preset.
+In a run by Adam the SCG's optimiser is Adam too, whose moments go on from round to round: one step a round of a new
+Adam would move every weight by the rate, whatever its gradient.
+
 Choices where the letter is silent: the regulariser of Eq. 10 is the squared norm summed over the d features, inside the
 sample mean, on the received features (the authors' proof). Its Lemma 2 uses the unsquared norm on noise-free features,
 so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negatives in the log-sum and raw dot products:
-it is unbounded below and the centroids grow without end, so `infonce` is offered beside it.
+it is unbounded below and the centroids grow without end, so `infonce` is offered beside it. Their mean norm is logged,
+and a run warns when the regulariser dominates the loss.
+
+Departures: the sum over clients in Eq. 9 is their mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,7 +29,8 @@ from torch import Tensor
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population, average
-from semcom.engine.train.context import Context, Given, Log
+from semcom.engine.train.context import Context, Fitted, Given, Log
+from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
@@ -31,12 +39,15 @@ from semcom.methods.base import Method, task_loss
 from semcom.methods.parts.prototypes import Prototypes, carry, class_means, collect, prototypes, squared_distance
 from semcom.models.scg import SCG
 
+FAR, FLOOR = 10.0, 5.0
+"""The regulariser dominates where it is more than 10 times the cross-entropy, and more than 5 nat."""
+
 
 class FedCL(Method):
     """Personal encoders, a global decoder, and a semantic centroid generator (SCG) at the base station."""
 
     paper = "Wang et al., IEEE Commun. Lett. 2024"
-    preset = {"rounds": 200, "lr": 0.001}
+    preset = {"rounds": 200, "optimizer": "sgd", "lr": 0.001}
     split = True
     exchanges = False
     shares = "decoder (at the base station)"
@@ -50,7 +61,9 @@ class FedCL(Method):
         needs: ClassVar[Needs] = {
             **dict.fromkeys(("lam", "source"), {"centroids": ("scg", "mean")}),  # a pass is sent, whatever lambda is
             **dict.fromkeys(("reduction", "warmup"), {"centroids": ("scg", "mean"), "lam": NOT_ZERO}),
-            **dict.fromkeys(("scg_loss", "scg_steps", "scg_lr"), {"centroids": ("scg",), "lam": NOT_ZERO}),
+            **dict.fromkeys(
+                ("scg_loss", "scg_steps", "scg_optimizer", "scg_lr"), {"centroids": ("scg",), "lam": NOT_ZERO}
+            ),
             "tau": {"centroids": ("scg",), "lam": NOT_ZERO, "scg_loss": ("infonce",)},
         }
 
@@ -66,6 +79,8 @@ class FedCL(Method):
         """tau: temperature of `infonce`."""
         scg_steps: int = 1
         """E': steps on the SCG per round."""
+        scg_optimizer: Literal["adam", "sgd"] | None = None
+        """Optimiser of the SCG, of which Adam's moments go on from round to round (None: the clients' optimiser)."""
         scg_lr: float | None = None
         """Learning rate of the SCG (None: the clients', their mean where they differ)."""
         warmup: int = 0
@@ -85,10 +100,18 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class State:
-        """Encoders `[K, ...]` and decoder `[1, ...]` in `model`, the `scg` `[1, ...]`, and the global `centroids`."""
+        """Encoders and decoder, and what the base station keeps.
+
+        Attributes:
+            model: encoders `[K, ...]` and decoder `[1, ...]`.
+            scg: the SCG, `[1, ...]`.
+            moments: what its optimiser remembers, `[1, ...]`: nothing for SGD.
+            centroids: the global centroids.
+        """
 
         model: Population
         scg: Population
+        moments: Population
         centroids: Prototypes
 
     def __init__(self, hyper: FedCL.Hyper) -> None:
@@ -103,7 +126,8 @@ class FedCL(Method):
         c, d = world.classes, world.features
         scg = world.server(lambda: SCG(c, d), "scg")
         known = torch.full((c,), self.hyper.centroids == "scg")
-        return self.State(world.population(shared=self.averages), scg, Prototypes(generate(scg), known))
+        model, moments = world.population(shared=self.averages), self._optimizer(world).state(scg)
+        return self.State(model, scg, moments, Prototypes(generate(scg), known))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Return Eq. 10 per client, `[k]`, which the base station computes on the features that it received."""
@@ -123,36 +147,55 @@ class FedCL(Method):
         common = {"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)}
         given = Given(common=common, carry=carry(world, len(ids)))
         fitted = world.fit(state.model.select(ids), self.objective, given=given)
+        self._warn(fitted.log, world)
         trained, means, counts = fitted.models, class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
         model = state.model.put(trained).share(average(trained, self.averages, world.weights(ids)))
-        return self.State(model, *self._centroids(state, world, means, counts))
+        newest = self._centroids(replace(state, model=model), world, means, counts)
+        if self.hyper.centroids != "none":
+            world.report("centroids/norm", newest.centroids.values[newest.centroids.known].norm(dim=-1))
+        return newest
 
-    def _centroids(
-        self, state: FedCL.State, world: World, means: Tensor, counts: Tensor
-    ) -> tuple[Population, Prototypes]:
-        """Return the SCG and the global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
+    def _warn(self, log: Log, world: World) -> None:
+        """Warn if the regulariser is far larger than the cross-entropy, as centroids without end make it."""
+        task, regulariser = float(log["task"].mean()), float((log["loss"] - log["task"]).mean())
+        if regulariser > FLOOR and regulariser > FAR * task:
+            letter = self.hyper.centroids == "scg" and self.hyper.scg_loss == "letter"
+            remedy = "take a smaller method.lam" + (" or method.scg-loss infonce" if letter else "")
+            world.warn(
+                "regulariser",
+                f"fedcl: the regulariser, {regulariser:.3g}, dominates the cross-entropy, {task:.3g}; {remedy}",
+            )
+
+    def _centroids(self, state: FedCL.State, world: World, means: Tensor, counts: Tensor) -> FedCL.State:
+        """Return the State with SCG and global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
         if self.hyper.centroids != "scg":
-            return state.scg, state.centroids.renewed(means, counts, "mean")
-        scg = self._train_scg(state.scg, world, means, counts)
-        return scg, Prototypes(generate(scg), state.centroids.known)
+            return replace(state, centroids=state.centroids.renewed(means, counts, "mean"))
+        fitted = self._train_scg(state, world, means, counts)
+        centroids = Prototypes(generate(fitted.models), state.centroids.known)
+        return replace(state, scg=fitted.models, moments=fitted.optimizer_state, centroids=centroids)
 
-    def _train_scg(self, scg: Population, world: World, means: Tensor, counts: Tensor) -> Population:
-        """Take E' steps on Eq. 8, from the SCG of the last round."""
+    def _train_scg(self, state: FedCL.State, world: World, means: Tensor, counts: Tensor) -> Fitted:
+        """Take E' steps on Eq. 8, from SCG and optimiser as the last round left them."""
 
         def objective(model: StackedModel, batch: None, context: Context) -> Tensor:
             return self.scg_loss(context.common["means"], model.output().squeeze(0), context.common["counts"] > 0)[None]
 
-        rate = self.hyper.scg_lr or float(np.mean(world.config.train.lr))
         return world.fit(
-            scg,
+            state.scg,
             objective,
             train="",
             given=Given(common={"means": means, "counts": counts}),
             phase=Phase(stream="scg", steps=self.hyper.scg_steps),
-            optimizer=world.optimizer(lr=rate, weight_decay=0.0),
-        ).models
+            optimizer=self._optimizer(world),
+            optimizer_state=state.moments,
+        )
+
+    def _optimizer(self, world: World) -> Optimizer:
+        """Return the SCG's optimiser in this round, at the clients' rate unless it has its own; SGD is plain SGD."""
+        rate = self.hyper.scg_lr or float(np.mean(world.config.train.lr))
+        return world.optimizer(name=self.hyper.scg_optimizer, lr=rate, momentum=0.0, weight_decay=0.0)
 
     def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
         """Return Eqs. 8 and 9, the mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.

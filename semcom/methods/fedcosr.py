@@ -9,6 +9,12 @@ Choices where the paper is silent: L_Reg of Eq. 7 is the mean over the client's 
 while there is none (round 1 has no centroids) the global body overwrites the client's. Classes without a centroid are
 neither positives nor negatives. `personal` is the model of Eq. 9, with which the client would start from the newest
 global body, and not that body itself: one that keeps its own (gamma = 0) is evaluated as in local training.
+
+The hyperparameters are those that FedCRL prints: this paper prints none.
+
+Departures: `personal` is the headline, where line 28 of Algorithm 1 returns the model after training, `trained` (its
+line 2 names the mixture). Weights are not clipped into [0, 1] (line 22, `clip`). In the study of scarce data (Fig. 6)
+clients keep their test images; the paper cuts "the data size" and does not say of which.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 Wang, Xie, Yu, Qu, Zhang, Cao, "Federated Learning with Common Representation Learning Criterion and Personalized
 Predictor", Algorithm 1; equation numbers are the paper's. Up and down: the encoder theta, the global predictor phi_g.
+
+Choices where the paper is silent: which body FedCRC-Per is tested with. Its h_k is trained on the client's own body
+(Algorithm 1) and explained with the shared one (Eq. 5). `personal` has the mean body, which is what a client gets next,
+`own_body` the client's own after its last participation. Eq. 6 does not say which way its KL divergence goes; the batch
+size and the widths of its network are not printed. The optimiser starts anew in each of the three phases of a round.
 """
 
 from __future__ import annotations
@@ -50,14 +55,22 @@ class FedCRC(Method):
 
     @dataclass(frozen=True)
     class State:
-        """The global model in `model`, `[1, ...]`, its encoder with own predictors h_k `[K, ...]` in `personal`."""
+        """The models.
+
+        Attributes:
+            model: the global model, `[1, ...]`.
+            personal: its encoder with own predictors h_k, `[K, ...]`.
+            own: whole models as h_k was last trained on them, `[K, ...]`; at first the initial ones.
+        """
 
         model: Population
         personal: Population
+        own: Population
 
     def setup(self, world: World) -> FedCRC.State:
-        """Start from common weights, and from each client's own for its predictor."""
-        return self.State(world.population(shared=self.averages), world.population(shared="encoder."))
+        """Start from common weights, and from each client's own for its predictor and the body that belongs to it."""
+        heads = world.population(shared="encoder.")
+        return self.State(world.population(shared=self.averages), heads, world.population())
 
     def round(self, state: FedCRC.State, world: World) -> FedCRC.State:
         """Train the body, the own predictor and the global one; average body and global predictor (Algorithm 1).
@@ -76,7 +89,7 @@ class FedCRC(Method):
         tau = self.hyper.tau
         predictor = {name: tau * t + (1 - tau) * newest[name] for name, t in before.items()}
         model = state.model.share({**newest, **predictor})
-        return self.State(model, state.personal.put(own).share(model.one("encoder.").named()))
+        return self.State(model, state.personal.put(own).share(model.one("encoder.").named()), state.own.put(own))
 
     def guided_objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Return Eq. 7 per client, `[k]`: phi_g learns from labels and from the client's own predictor, which stays."""
@@ -88,5 +101,5 @@ class FedCRC(Method):
         return task + divergence, {"task": task, "divergence": divergence}
 
     def views(self, state: FedCRC.State, world: World) -> dict[str, View]:
-        """Evaluate FedCRC as `global`, and FedCRC-Per, the mean body with h_k, as `personal`."""
-        return {"global": View(state.model), "personal": View(state.personal)}
+        """Evaluate FedCRC as `global`; h_k with the mean body as `personal`, with the client's own as `own_body`."""
+        return {"global": View(state.model), "personal": View(state.personal), "own_body": View(state.own)}

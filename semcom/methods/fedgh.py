@@ -3,6 +3,13 @@
 Yi, Wang, Liu, Shi, Yu, "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM Multimedia 2023,
 Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global head phi. The base station
 has no other data: one step of plain SGD for each (client, class) mean, client by client in the order of their ids.
+
+Choices where the paper is silent: the order of the base station's steps, by client and class.
+
+Departures: no gradients are clipped, and a prototype is the mean over all of a client's images of a class, measured in
+evaluation mode (the authors' script clips at 50 and takes means of batches' means). At the base station that script
+steps the clients' optimiser, which leaves phi as it began; here it is phi's, as in Algorithm 1. Its momentum and weight
+decay are not in the preset.
 """
 
 from __future__ import annotations

@@ -6,8 +6,13 @@ and the distance to the global prototypes, prototypes of the trained body. The b
 prototypes by counts, and solves a programme per client for its combination of the participants' heads.
 
 Up: encoder and head; d numbers of a prototype, d of h and a count per class that a client owns; V. Down: encoder, the
-client's combined head, the global prototypes. Evaluated: the averaged encoder under the combined heads. A class whose
-owners are all absent keeps its global prototype (the authors' code forgets it).
+client's combined head, the global prototypes. Evaluated: the averaged encoder under the combined heads.
+
+Choices where the paper is silent: the head has the run's rate (`head_lr`; the authors' code has 0.1).
+
+Departures: statistics and prototypes are measured in evaluation mode (the authors' code: in training mode), and a class
+whose owners are all absent keeps its global prototype (the code forgets it). The programme is solved as a non-negative
+least-squares problem, where the code has a general solver.
 """
 
 from __future__ import annotations

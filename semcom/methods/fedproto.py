@@ -3,6 +3,10 @@
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang, "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
 2022, Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global ones, d per class that
 has one.
+
+Departures: `personal`, the headline, decides by the head, as the other methods do; the paper's rule is the nearest
+prototype, `prototype`. Global prototypes are the plain mean over their owners, as in the authors' code (Eq. 6 weights
+them by samples: `aggregation`), which drops last batches that are smaller; here they are trained on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,13 @@
 
 Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2
 and Eq. 2. Up and down: the whole model. The proximal term is on parameters; BatchNorm's running statistics are averaged
-as in FedAvg, and all clients do the same work (the paper's stragglers are `train.local_epochs`, one per client).
+as in FedAvg.
+
+Choices where the paper is silent: mu, which it tunes for each dataset.
+
+Departures: clients are drawn uniformly and averaged by p_k, as in the authors' code (Algorithm 2 draws them by p_k and
+takes their plain mean). All do the same work; the paper's stragglers are `train.local_epochs` with one value per
+client.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, with the fine-tuning of `fedavg_ft`: plain
 CE, without the proximal term, as in a baseline of RepPer (Jing et al., arXiv:2204.11841, 2022). Up and down: the whole
 model.
+
+Choices where the paper is silent: the fine-tuning is no part of it. Departures: those of `fedprox`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for P
 2021, Algorithm 1. Up and down: the encoder. The head's epochs see the received body in evaluation mode (its BatchNorm
 is frozen with it), the body's epochs the head as those left it. The body takes `train.local_epochs`, in the same batch
 order.
+
+Departures: bodies are averaged by p_k, as in the authors' code (Algorithm 1 takes the plain mean). That code adds a
+last round in which every client trains; here a client that is absent keeps its head.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """MOON: a contrast between models keeps local features near the global model's.
 
 Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021, Algorithm 1. Up and down: the whole model.
-There is no projection head: z is the feature that the base station receives, and the two other models' features pass
-the link too, each with draws of its own. With equal models and an ideal link the contrast has no gradient.
+
+Departures: there is no projection head (the authors' has two layers), so that all methods have the same network. z is
+the feature that the base station receives, and the two other models' features pass the link too, each with draws of its
+own. With equal models and an ideal link the contrast has no gradient.
 """
 
 from __future__ import annotations

@@ -8,6 +8,11 @@ which scales the outer rate beta, not alpha.
 Only the outer pass, on a batch in FedAvg's order, moves BatchNorm's running statistics; the inner and the third batch
 have orders and noise of their own. The tests take w after one step on all of a client's training data, anew for each
 test.
+
+Choices where the paper is silent: delta, which is lost to float32 at 1e-4, and the step of `personal` on all of a
+client's training data at once.
+
+Departures: the clients' models are averaged by p_k (Algorithm 1 takes the plain mean).
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ run's optimiser only gives the schedule, `train.lr_milestones`, which scales the
 
 BatchNorm's running statistics move once per mini-batch, in the last of the K passes; theta is tested with those of its
 own training.
+
+Departures: only the clients of a round train, and their w are averaged by p_k. In Algorithm 1 all clients train in
+every round and the plain mean is over a drawn part of them; the authors' code averages by p_k too. The weight decay nu
+is 0 (in the authors' code 0.001).
 """
 
 from __future__ import annotations

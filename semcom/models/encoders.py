@@ -1,11 +1,13 @@
-"""Semantic encoders: image `[b, C, 32, 32]` in [-1, 1] -> features `[b, d]`.
+"""Semantic encoders: image `[b, C, size, size]` in [-1, 1] -> features `[b, d]`.
 
 The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al., 2016) whose last layer has d
-outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32.
+outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32. Larger images have one more
+layer of twice the width for each doubling, as DCGAN has for its 64x64.
 
 The small convolutional network of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, on which much of federated learning is compared. With dropout it is the network of FedCRL (its
-Table I, k = 128); the paper of FedCoSR has the same layers and does not mention dropout.
+Data", AISTATS 2017, on which much of federated learning is compared. The papers of FedCRL and FedCoSR describe its
+layers, with k features and no activation behind them (`cnn_linear`), and print neither kernels nor widths. FedCRL's
+Table I has k = 128 and a dropout of 0.3, for which its text names no place (`cnn_dropout` has it on the features).
 
 The network of four convolutions of Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image
 Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and one fully connected layer".
@@ -13,9 +15,15 @@ Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor, nn
+
+from semcom.config import ConfigError
+
+
+def _at_least(least: int, size: int, network: str) -> None:
+    """Raise ConfigError for images of which strides and pools leave nothing."""
+    if size < least:
+        raise ConfigError(f"data.size: {size} is too small for {network}, which takes at least {least} pixels a side")
 
 
 class Flatten(nn.Module):
@@ -29,23 +37,25 @@ class Flatten(nn.Module):
         return x.movedim(1, -1).flatten(1)
 
 
-def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) -> nn.Sequential:
-    """Stack strided 4x4 convolutions down to 4x4, `extra` 3x3 ones at each width, and a last 4x4 one to `features`.
+def _dcgan(channels: int, features: int, size: int, width: int, extra: int = 0) -> nn.Sequential:
+    """Stack strided 4x4 convolutions, each followed by `extra` 3x3 ones, and a last one to `features`.
 
+    Each is twice as wide as the one before; together they shrink the image to 4x4 (up to 7x7 of other sizes than 2^n).
     The last one sees its whole input at once, so it is written as the matrix that it is: faster. No biases: before
     BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
     """
+    _at_least(8, size, "DCGAN")
     layers: list[nn.Module] = []
-    before = channels
-    for i, width in enumerate(widths):
+    before, stages = channels, size.bit_length() - 3
+    for i in range(stages):
         kernels = [(4, 2), *[(3, 1)] * extra]
         for j, (kernel, stride) in enumerate(kernels):
-            layers.append(nn.Conv2d(before, width, kernel, stride, 1, bias=False))
+            layers.append(nn.Conv2d(before, width << i, kernel, stride, 1, bias=False))
             if i or j:
-                layers.append(nn.BatchNorm2d(width))
+                layers.append(nn.BatchNorm2d(width << i))
             layers.append(nn.LeakyReLU(0.2, inplace=True))
-            before = width
-    layers += [Flatten(), nn.Linear(16 * before, features, bias=False)]
+            before = width << i
+    layers += [Flatten(), nn.Linear((size >> stages) ** 2 * before, features, bias=False)]
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.normal_(layer.weight, 0.0, 0.02)
@@ -54,33 +64,38 @@ def _dcgan(channels: int, features: int, widths: Sequence[int], extra: int = 0) 
     return nn.Sequential(*layers)
 
 
-def dcgan(channels: int, features: int) -> nn.Module:
-    """DCGAN-like encoder, widths 64-128-256 (FedCL letter, section III). `[b, channels, 32, 32] -> [b, features]`."""
-    return _dcgan(channels, features, (64, 128, 256))
+def dcgan(channels: int, features: int, size: int = 32) -> nn.Module:
+    """DCGAN-like encoder, widths 64-128-256 (FedCL letter, section III). `[b, channels, size, size] -> [b, features]`.
+
+    64x64 images have a fourth layer of 512, and so on.
+    """
+    return _dcgan(channels, features, size, 64)
 
 
-def dcgan_wide(channels: int, features: int) -> nn.Module:
+def dcgan_wide(channels: int, features: int, size: int = 32) -> nn.Module:
     """The DCGAN-like encoder at 1.5 times its widths: 96-192-384."""
-    return _dcgan(channels, features, (96, 192, 384))
+    return _dcgan(channels, features, size, 96)
 
 
-def dcgan_narrow(channels: int, features: int) -> nn.Module:
+def dcgan_narrow(channels: int, features: int, size: int = 32) -> nn.Module:
     """The DCGAN-like encoder at half its widths: 32-64-128."""
-    return _dcgan(channels, features, (32, 64, 128))
+    return _dcgan(channels, features, size, 32)
 
 
-def dcgan_deep(channels: int, features: int) -> nn.Module:
+def dcgan_deep(channels: int, features: int, size: int = 32) -> nn.Module:
     """The DCGAN-like encoder at half its widths with a 3x3 convolution after each strided one."""
-    return _dcgan(channels, features, (32, 64, 128), extra=1)
+    return _dcgan(channels, features, size, 32, extra=1)
 
 
-def cnn(channels: int, features: int) -> nn.Module:
+def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
     """Two 5x5 convolutions, 32-64, each with ReLU and 2x2 max-pooling, and a fully-connected layer with ReLU.
 
     With 512 features and a linear head it is the 32-64-512 network of the federated toolkits. They leave McMahan et
     al.'s padding out, and so does this: 32x32 shrinks to 28, 14, 10 and 5 pixels a side. The pools come before the
     ReLUs: the same numbers and gradients, on a quarter of the values.
     """
+    _at_least(16, size, "cnn")
+    side = ((size - 4) // 2 - 4) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 32, 5),
         nn.MaxPool2d(2),
@@ -89,26 +104,39 @@ def cnn(channels: int, features: int) -> nn.Module:
         nn.MaxPool2d(2),
         nn.ReLU(inplace=True),
         Flatten(),
-        nn.Linear(64 * 5 * 5, features),
+        nn.Linear(64 * side * side, features),
         nn.ReLU(inplace=True),
     )
 
 
-def cnn_dropout(channels: int, features: int) -> nn.Module:
-    """`cnn` with a dropout of 0.3 on the features, as FedCRL's Table I has it."""
-    return nn.Sequential(*cnn(channels, features).children(), nn.Dropout(0.3))
+def cnn_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
+    """`cnn` with a dropout of 0.3 on the features: the rate of FedCRL's Table I, which names no place for it."""
+    return nn.Sequential(*cnn(channels, features, size).children(), nn.Dropout(0.3))
 
 
-def conv4(channels: int, features: int) -> nn.Module:
-    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling: 2x2x64 = 256 numbers.
+def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:
+    """`cnn` without the ReLU at its end, as the texts of FedCoSR and FedCRL have it (there with k = 128).
 
-    The paper's fully-connected layer is its predictor, here the head. With 256 features nothing lies between the two,
-    and with a linear head this is the paper's network; another number of features takes a layer from 256 to it.
+    "Each CNN includes a convolution operation, a ReLU activation, and a max-pooling step. The output of the second CNN
+    is flattened and passed through a FC layer with k output features", which the head's one layer maps to the classes.
+    """
+    return nn.Sequential(*list(cnn(channels, features, size).children())[:-1])
+
+
+def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
+    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling.
+
+
+    Of 32x32 they leave 2x2x64 = 256 numbers. The paper's fully-connected layer is its predictor, here the head. With
+    256 features nothing lies between the two, and with a linear head this is the paper's network; another number of
+    features takes a layer from 256 to it.
     There are no biases before BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
     """
+    _at_least(16, size, "conv4")
     layers: list[nn.Module] = []
     for before in (channels, 64, 64, 64):
         convolution = nn.Conv2d(before, 64, 3, padding=1, bias=False)
         layers += [convolution, nn.BatchNorm2d(64), nn.MaxPool2d(2), nn.ReLU(inplace=True)]
-    last = [] if features == 256 else [nn.Linear(256, features)]
+    numbers = 64 * (size // 16) ** 2
+    last = [] if features == numbers else [nn.Linear(numbers, features)]
     return nn.Sequential(*layers, Flatten(), *last)

@@ -1,7 +1,9 @@
-"""MobileNet: torchvision's network, fitted to 32x32 images.
+"""MobileNets, fitted to 32x32 images: the stem has stride 1 instead of 2, as the residual encoders' has.
 
-Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018. The stem has
-stride 1 instead of 2, as the residual encoders' has; the other strides are the paper's and leave 2x2 positions.
+Howard, Zhu, Chen, Kalenichenko, Wang, Weyand, Andreetto, Adam, "MobileNets: Efficient Convolutional Neural Networks for
+Mobile Vision Applications", arXiv:1704.04861, 2017: version 1, which FedPer and RepPer train. torchvision has version 2
+alone: Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018. The
+other strides of both are the papers' and leave 2x2 positions of 32x32.
 """
 
 from __future__ import annotations
@@ -10,7 +12,18 @@ from torch import nn
 from torchvision.models import mobilenet_v2
 
 from semcom.models.encoders import Flatten
+from semcom.models.registry import ends_in
 from semcom.models.resnet import GlobalMean
+
+LAYERS = (
+    *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
+    *[(512, 1)] * 5,
+    *((1024, 2), (1024, 1)),
+)
+"""Table 1 of Howard et al.: outputs of each separable convolution, and its stride.
+
+The table prints stride 2 for the last one too, between maps of the same size.
+"""
 
 
 def mobilenet(channels: int, features: int) -> nn.Module:
@@ -24,3 +37,25 @@ def mobilenet(channels: int, features: int) -> nn.Module:
     nn.init.kaiming_normal_(stem.weight, mode="fan_out")  # as for its other convolutions
     network.features[0][0] = stem
     return nn.Sequential(network.features, GlobalMean(), Flatten(), network.classifier[1])
+
+
+@ends_in(LAYERS[-1][0])
+def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
+    """MobileNet, version 1, of width 1.0 up to its global pool, whose 1024 numbers are the features.
+
+    A 3x3 convolution to 32 channels, then 13 separable ones: a 3x3 filter for each channel, and a 1x1 convolution. Each
+    of the 27 has BatchNorm and ReLU behind it. With a linear head this is the paper's network. He et al.'s initial
+    weights, N(0, 2 / inputs of an output), where the paper prints none.
+    """
+    layers, before = _normed(nn.Conv2d(channels, 32, 3, 1, 1, bias=False)), 32
+    for width, stride in LAYERS:
+        layers += _normed(nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False))
+        layers += _normed(nn.Conv2d(before, width, 1, bias=False))
+        before = width
+    return nn.Sequential(*layers, GlobalMean(), Flatten())
+
+
+def _normed(convolution: nn.Conv2d) -> list[nn.Module]:
+    """Return a convolution with new weights, its BatchNorm and its ReLU."""
+    nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
+    return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU(inplace=True)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from channels.registry import Registry
+from semcom.config import ConfigError
 
 if TYPE_CHECKING:
     from torch import nn
+
+E = TypeVar("E", bound=Callable[..., object])
 
 ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
     "encoder",
@@ -19,15 +23,63 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "dcgan-deep": "semcom.models.encoders:dcgan_deep",
         "cnn": "semcom.models.encoders:cnn",
         "cnn-dropout": "semcom.models.encoders:cnn_dropout",
+        "cnn-linear": "semcom.models.encoders:cnn_linear",
         "conv4": "semcom.models.encoders:conv4",
         "resnet18": "semcom.models.resnet:resnet18",
         "resnet34": "semcom.models.resnet:resnet34",
+        "resnet18-pooled": "semcom.models.resnet:resnet18_pooled",
+        "resnet34-pooled": "semcom.models.resnet:resnet34_pooled",
         "mobilenet": "semcom.models.mobilenet:mobilenet",
+        "mobilenet-v1": "semcom.models.mobilenet:mobilenet_v1",
     },
 )
-"""Semantic encoders: name -> function of (input channels, feature dimension)."""
+"""Semantic encoders: name -> function of (input channels, feature dimension), and of `size` if it depends on it."""
 
 HEADS: Registry[Callable[..., nn.Module]] = Registry(
     "head", {"linear": "semcom.models.heads:linear", "mlp": "semcom.models.heads:mlp"}
 )
 """Semantic decoders: name -> function of (feature dimension, classes)."""
+
+MARK = "ends_in"
+"""Attribute of an encoder that has features of its own: their number."""
+
+
+def ends_in(features: int) -> Callable[[E], E]:
+    """Return a decorator for an encoder that has d features of its own: no layer takes them to another number."""
+
+    def mark(encoder: E) -> E:
+        setattr(encoder, MARK, features)
+        return encoder
+
+    return mark
+
+
+def own_features(encoder: Callable[..., object]) -> int | None:
+    """Return the number of features that an encoder ends in, or None if it can give any."""
+    return getattr(encoder, MARK, None)
+
+
+def check_features(names: Sequence[str], features: int) -> None:
+    """Check that d is what the encoders of a run give.
+
+    Raises:
+        ConfigError: one of them ends in another number, or two of them in different ones.
+        ValueError: an encoder is unknown.
+    """
+    ends = {name: own for name in names if (own := own_features(ENCODERS.get(name))) is not None}
+    if len(set(ends.values())) > 1:
+        given = " and ".join(f"{name} {own}" for name, own in ends.items())
+        raise ConfigError(f"model.encoder: the clients need one number of features; these give: {given}")
+    for name, own in ends.items():
+        if own != features:
+            raise ConfigError(f"model.features: {features} is not the {own} features of {name}; give {own}")
+
+
+def build_encoder(name: str, channels: int, features: int, size: int) -> nn.Module:
+    """Return a new encoder `[b, channels, size, size] -> [b, features]`; one that takes `size` is told it.
+
+    Raises ValueError if nothing is called so, and whatever the encoder's function raises.
+    """
+    build = ENCODERS.get(name)
+    told = {"size": size} if "size" in inspect.signature(build).parameters else {}
+    return build(channels, features, **told)

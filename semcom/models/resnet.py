@@ -2,7 +2,8 @@
 
 He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016. The stem for 224x224 images shrinks them
 to a quarter of their side before the first block. Here it is one 3x3 convolution of stride 1, as in the paper's
-networks for CIFAR-10.
+networks for CIFAR-10. The paper has one layer behind the pooled 512 numbers. With a linear head that is the network of
+`resnet18_pooled` and `resnet34_pooled`; `resnet18` and `resnet34` have one more, from 512 to the features.
 """
 
 from __future__ import annotations
@@ -11,6 +12,11 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models import resnet18 as torchvision_resnet18
 from torchvision.models import resnet34 as torchvision_resnet34
+
+from semcom.models.registry import ends_in
+
+POOLED = 512
+"""Filters of the last stage of ResNet-18 and ResNet-34."""
 
 
 class GlobalMean(nn.Module):
@@ -31,10 +37,22 @@ def resnet34(channels: int, features: int) -> nn.Module:
     return _for_small_images(torchvision_resnet34(weights=None), channels, features)
 
 
-def _for_small_images(network: ResNet, channels: int, features: int) -> nn.Module:
-    """Replace the stem, the pools and the last layer."""
+@ends_in(POOLED)
+def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
+    """ResNet-18 up to its global pool, whose 512 numbers are the features: with a linear head the paper's network."""
+    return _for_small_images(torchvision_resnet18(weights=None), channels, None)
+
+
+@ends_in(POOLED)
+def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
+    """ResNet-34 up to its global pool, whose 512 numbers are the features: with a linear head the paper's network."""
+    return _for_small_images(torchvision_resnet34(weights=None), channels, None)
+
+
+def _for_small_images(network: ResNet, channels: int, features: int | None) -> nn.Module:
+    """Replace the stem and the pools; put a layer to `features` in the last one's place, or none."""
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as for its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
-    network.fc = nn.Linear(512, features)
+    network.fc = nn.Identity() if features is None else nn.Linear(POOLED, features)
     return network

@@ -10,7 +10,7 @@ import torch
 
 from semcom.config import Resolved
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, confusion, confusions
 from semcom.runs.accuracy import LAST, headline, per_class, per_client, spread
 
 
@@ -29,11 +29,12 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
     if draws.config.train.eval_clients is not None:
         views = of_clients(views, draws.tested())
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    for i, snr in enumerate(draws.test_snrs):
-        for name, counts in confusion(session, views, snr, draws.federation.test).items():
+    tests = confusions(session, views, draws.test_snrs, draws.federation.test)
+    for snr, tables in zip(draws.test_snrs, tests, strict=True):
+        for name, counts in tables.items():
             table = counts.cpu().numpy()
             accuracies = per_client(table)
-            if i == 0:
+            if tables is tests[0]:
                 found[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
             if snr is not None:
                 found[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())

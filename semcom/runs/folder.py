@@ -1,4 +1,4 @@
-"""A run's folder: config.json, metrics.jsonl, summary.json, checkpoint.pt and the checkpoint before it."""
+"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt and the one before it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
 from semcom.files import (
+    ARRAYS,
     CHECKPOINT,
     CONFIG,
     ERROR,
@@ -32,6 +33,7 @@ from semcom.files import (
     sync,
     write_atomically,
 )
+from semcom.runs.arrays import Arrays, read_arrays, write_arrays
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -105,7 +107,7 @@ class Folder:
         new = not self.path.exists()
         with self._locked():
             self.check()
-            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT):
+            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
                 remove_leftovers(self.path / name)
             try:
                 yield
@@ -135,11 +137,7 @@ class Folder:
 
         Raises RunError, before anything is written, when a line of these rounds is missing.
         """
-        kept = self.metrics(rounds)
-        if [line["round"] for line in kept] != list(range(1, rounds + 1)):
-            raise RunError(
-                f"{self.path / METRICS} lacks lines of rounds 1 to {rounds}; give another folder to train them"
-            )
+        kept = self.covered(rounds)
         for name, text in ((CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n"), (METRICS, _text(kept))):
             path = self.path / name
             with writing(name):
@@ -154,6 +152,19 @@ class Folder:
         except RunError as error:
             LOG.warning("%s; it is now %s, and the run is finished again", error, set_aside(self.path / SUMMARY).name)
             return None
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that a finished run has kept; a file that is damaged is put aside, with a warning."""
+        try:
+            return read_arrays(self.path / ARRAYS, run_hash(self.config))
+        except RunError as error:
+            LOG.warning("%s; it is now %s, and the arrays are made again", error, set_aside(self.path / ARRAYS).name)
+            return {}
+
+    def keep(self, found: Arrays) -> None:
+        """Write the arrays that a run keeps on request, in the place of those that were there."""
+        with writing(ARRAYS):
+            write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def complain(self, text: str) -> None:
         """Leave the traceback of a failure, if the disk takes it."""
@@ -174,6 +185,15 @@ class Folder:
                 break
             whole.append(line)
         return whole
+
+    def covered(self, rounds: int) -> list[dict[str, Any]]:
+        """Return the lines of rounds that a checkpoint covers. Raises RunError when one of them is missing."""
+        lines = self.metrics(rounds)
+        if [line["round"] for line in lines] != list(range(1, rounds + 1)):
+            raise RunError(
+                f"{self.path / METRICS} lacks lines of rounds 1 to {rounds}; give another folder to train them"
+            )
+        return lines
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
@@ -244,7 +264,7 @@ def _summary_problem(found: Any, expected: str | None) -> str | None:
     if not isinstance(accuracy, int | float) or not math.isfinite(accuracy):
         return f"its accuracy is {accuracy!r}"
     if expected is not None and found.get("hash") != expected:
-        return f"it is of run {found.get('hash')}, not of {expected}"
+        return f"it is of run {found.get('hash')}, not of {expected}: of another configuration or version"
     return None
 
 

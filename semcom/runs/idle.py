@@ -18,6 +18,7 @@ from channels import LINKS
 from semcom.config import COMMON, ConfigError, Resolved, TrainConfig
 from semcom.config.options import default_of, spelled
 from semcom.methods.base import Method
+from semcom.runs.finish import makes_heads
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,13 @@ class Run:
 
     @property
     def noisy(self) -> bool:
-        """True if the link does more than normalise power."""
+        """True if the SNR makes a difference."""
         return LINKS.get(self.config.channel.kind).noisy
+
+    @property
+    def radio(self) -> bool:
+        """True if there is a channel."""
+        return LINKS.get(self.config.channel.kind).radio
 
     @property
     def error_free(self) -> bool:
@@ -58,10 +64,17 @@ class Idle:
     why: str
 
 
+NO_CHANNEL = "there is no channel with channel.kind {kind}"
+OF_A_CHANNEL = (
+    *("channel.snr_db", "channel.test_snr_db", "channel.downlink_snr_db"),
+    *("air.parameters", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+)
+"""Fields that say how a channel is, or how its uses are counted."""
 NO_NOISE = "{kind} has no noise"
 NOTHING_SENT = "{method} sends nothing"
 RULES = (
     Idle("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
+    *(Idle(field, lambda r: not r.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
     Idle("channel.snr_db", lambda r: not r.noisy, NO_NOISE),
     Idle("channel.test_snr_db", lambda r: not r.noisy, NO_NOISE),
     Idle("channel.downlink_snr_db", lambda r: not r.noisy, NO_NOISE),
@@ -73,6 +86,7 @@ RULES = (
     Idle("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
     Idle("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
     Idle("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
+    Idle("train.through_link", lambda r: not r.radio, NO_CHANNEL),
     Idle("train.through_link", lambda r: not r.noisy, NO_NOISE),
     Idle("train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"),
     Idle("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
@@ -92,7 +106,9 @@ def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float)
     for rule in RULES:
         if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
             _refuse(rule.field, config, rule.why)
-    for name in method.unused if not config.new_clients else ():  # new clients train by the run's own schedule
+    for name in method.unused:
+        if name == "model.init" and makes_heads(config):
+            continue  # it is how these begin
         section, _, field = name.rpartition(".")
         default = getattr(common, field) if field in COMMON else _default(getattr(config, section), field)
         _refuse(name, config, "{method} does not use it", default)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semcom.config import ConfigError, Resolved
+from semcom.config import ConfigError, DataConfig, Resolved
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged, federate
-from semcom.data.load import load
+from semcom.data.load import read, resized
 from semcom.data.partitions import partition
+from semcom.runs.limits import check_images
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ def read_images(config: Resolved) -> Images:
     Raises:
         ConfigError: the images cannot be read, or not be divided like that.
     """
-    dataset, members = load(config.data), config.clients
-    whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed))
+    dataset, members = _load(config.data), config.clients
+    whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed), config.data.size)
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
@@ -50,14 +51,21 @@ def read_images(config: Resolved) -> Images:
 def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
-        own = load(replace(config.data, name=name, options=None))
+        own = _load(replace(config.data, name=name, options=None))
         split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
     channels = own.images.shape[1], dataset.images.shape[1]
     if len(set(channels)) > 1:
         raise ConfigError("new-data: {!r} has {} channels, the data of the run {}".format(name, *channels))
-    return federate(own, split)
+    return federate(own, split, config.data.size)
+
+
+def _load(config: DataConfig) -> Dataset:
+    """Load a dataset, in the size that is asked for once it is known to fit into memory."""
+    dataset = read(config)
+    check_images(config.size, *dataset.images.shape[:2])
+    return resized(dataset, config.size)
 
 
 def _clients(whole: Federation, start: int, stop: int) -> Federation:

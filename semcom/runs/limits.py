@@ -15,19 +15,20 @@ from pathlib import Path
 
 import torch
 
+from channels import LINKS
 from semcom.config import ConfigError, Resolved, RunError
+from semcom.config.errors import one_line
 from semcom.config.options import spelled
 from semcom.data.archive import size_of_archive
 from semcom.data.federation import Federation
-from semcom.data.readers import ARRAYS
+from semcom.data.readers import ARRAYS, image_files
 from semcom.data.split_file import is_list
 from semcom.engine.host.memory import free_memory
 from semcom.engine.links import build_link
 from semcom.engine.random import global_draws
 from semcom.engine.train.precision import dtype_of
 from semcom.models.own import own_layers
-from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.images import Images
+from semcom.models.registry import HEADS, build_encoder
 
 CLIENT = 400
 """Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
@@ -50,11 +51,20 @@ def check_size(config: Resolved) -> None:
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
     _compare(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
-    _check_archive("data.name", config.data.name, ARRAYS.__contains__)
-    _check_archive("new-data", config.new_data, ARRAYS.__contains__)
-    _check_archive("partition.path", getattr(config.partition.options, "path", None), is_list)
+    check_archive("data.name", config.data.name, ARRAYS.__contains__)
+    check_archive("new-data", config.new_data, ARRAYS.__contains__)
+    for path in (config.data.name, config.new_data or ""):
+        if os.path.isabs(path) and os.path.isdir(path):
+            check_images(config.data.size, len(image_files(Path(path))), 3)
+    check_archive("partition.path", getattr(config.partition.options, "path", None), is_list)
     if config.processes > 1:
         check_processes("processes", config.processes, CLIENT * sum(clients.values()))
+
+
+def check_images(size: int, number: int, channels: int, device: torch.device | None = None) -> None:
+    """Refuse images of a size that do not fit, on a device or on the host; see `check_size`."""
+    what = f"{number:,} images of {channels}x{size}x{size} take"
+    _compare("data.size", size, what, number * channels * size**2, device)
 
 
 def check_processes(field: str, number: int, own: int = 0) -> None:
@@ -62,21 +72,32 @@ def check_processes(field: str, number: int, own: int = 0) -> None:
     _compare(field, number, "so many processes take", number * (PROCESS + own))
 
 
-def check_work(config: Resolved, images: Images, device: torch.device) -> None:
+def check_archive(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
+    """Refuse a file whose arrays do not fit, as `check_size` does; a dataset's name is no absolute path."""
+    if path is not None and os.path.isabs(path):
+        _compare(field, repr(path), "its arrays take", size_of_archive(Path(path), wanted))
+
+
+def check_work(config: Resolved, members: Federation, newcomers: Federation | None, device: torch.device) -> None:
     """Refuse models, and orders of visits, that `device` cannot hold. Raises ConfigError as `check_size` does."""
+    if device.type != "cpu":  # where they are already
+        number, channels = members.images.shape[:2]
+        check_images(config.data.size, number, channels, device)
     for encoder in dict.fromkeys(config.model.encoder.split(",")):
-        _check_model(config, encoder, images.members, device)
-    link, batch = build_link(config), min(config.train.batch_size, int(images.members.train.sizes.max()))
+        _check_model(config, encoder, members, device)
+    link, batch = build_link(config), min(config.train.batch_size, int(members.train.sizes.max()))
     for option, needed in link.takes(batch, config.model.features).items():
         _compare(f"channel.{spelled(option)}", getattr(link.options, option), "a mini-batch takes", needed, device)
     steps, epochs = config.train.local_steps, config.train.local_epochs
     largest = max(epochs) if isinstance(epochs, tuple) else epochs or 1
     if steps is None:
-        _check_visits(config, "train.local-epochs", epochs, images.members, largest, None, device)
+        _check_visits(config, "train.local-epochs", epochs, members, largest, None, device)
     else:
-        _check_visits(config, "train.local-steps", steps, images.members, 1, steps, device)
-    if images.newcomers is not None:
-        _check_visits(config, "new-steps", config.new_steps, images.newcomers, 1, config.new_steps, device)
+        _check_visits(config, "train.local-steps", steps, members, 1, steps, device)
+    if config.finish.epochs is not None:
+        _check_visits(config, "finish.epochs", config.finish.epochs, members, config.finish.epochs, None, device)
+    if newcomers is not None:
+        _check_visits(config, "new-steps", config.new_steps, newcomers, 1, config.new_steps, device)
 
 
 @contextmanager
@@ -106,12 +127,6 @@ def _check_numbers(part: object, prefix: str) -> None:
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
 
 
-def _check_archive(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
-    """Compare the memory of the arrays in a file, if `path` is one; a dataset's name is no absolute path."""
-    if path is not None and os.path.isabs(path):
-        _compare(field, repr(path), "its arrays take", size_of_archive(Path(path), wanted))
-
-
 def _check_model(config: Resolved, encoder: str, members: Federation, device: torch.device) -> None:
     """Compare the memory of models: each as it begins, as a record, and k times with its gradients."""
     d, itemsize = config.model.features, dtype_of(config.precision).itemsize
@@ -126,15 +141,20 @@ def _check_model(config: Resolved, encoder: str, members: Federation, device: to
 
 def _numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot even be described."""
-    channels, d, classes = members.images.shape[1], config.model.features, len(members.classes)
+    channels, size = members.images.shape[1], members.images.shape[2]
+    d, classes = config.model.features, len(members.classes)
     try:
         with torch.device("meta"), global_draws("size"):
-            parts = own_layers(ENCODERS.get(encoder)(channels, d)), own_layers(HEADS.get(config.model.head)(d, classes))
-        return sum(t.numel() for part in parts for t in part.state_dict().values())
+            parts = build_encoder(encoder, channels, d, size), HEADS.get(config.model.head)(d, classes)
+            return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
+    except ConfigError:
+        raise
     except Exception as error:  # whatever a network of the user's raises
-        reason = " ".join(str(error).split()) or type(error).__name__
-        names = f"{encoder!r} or {config.model.head!r}"
-        raise ConfigError(f"model: {names} cannot be made with {d} features and {classes} classes ({reason})") from None
+        names, sizes = (
+            f"{encoder!r} or {config.model.head!r}",
+            f"{d} features, {classes} classes and {size}x{size} pixels",
+        )
+        raise ConfigError(f"model: {names} cannot be made with {sizes} ({one_line(error)})") from None
 
 
 def _check_visits(
@@ -150,8 +170,8 @@ def _check_visits(
     owned, batch = int(federation.train.sizes.max()), config.train.batch_size
     visits = owned * epochs if steps is None else steps * min(batch, owned)
     taken = -(-owned // batch) * epochs if steps is None else steps
-    ideal = config.channel.kind == "ideal" or not config.train.through_link
-    met = 0 if ideal else config.model.features * dtype_of(config.precision).itemsize
+    noisy = LINKS.get(config.channel.kind).noisy and config.train.through_link
+    met = config.model.features * dtype_of(config.precision).itemsize if noisy else 0
     _compare(field, value, f"{visits:,} visits of a client in a round take", 8 * taken + (8 + met) * visits, device)
 
 

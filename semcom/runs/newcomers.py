@@ -21,7 +21,8 @@ from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.base import cross_entropy
+from semcom.methods.parts.classifiers import is_classifier
+from semcom.methods.parts.heads import with_classifiers
 from semcom.runs.evaluation import evaluate
 
 T = TypeVar("T")
@@ -39,6 +40,9 @@ def check(config: Resolved) -> None:
             raise ConfigError(f"{flag}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
+    if is_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
+        why = f"{config.finish.kind} is not trained in steps"
+        raise ConfigError(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
     kinds = sorted(set(config.model.encoder.split(",")))
     if len(kinds) > 1:
         raise ConfigError(f"new-clients: they receive one model, but model.encoder has {' and '.join(kinds)}; give one")
@@ -97,7 +101,8 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
     """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
     `global`: as it is (left out where the classes are others, or where its head is not what decides); `head`: its
-    encoder, and a head of one's own that was trained for `new_steps` steps from fresh weights.
+    encoder, and a classifier of one's own: the run's head, or `finish.kind`, trained for `new_steps` steps from fresh
+    weights by the optimiser of `finish`, or fitted by scikit-learn.
 
     Args:
         world: the run.
@@ -121,9 +126,9 @@ def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> d
         found["global"] = View(joined.population(shared=("encoder.", "head.")).share(model))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
-    phase = Phase(steps=world.config.new_steps)
-    trained = joined.fit(received, cross_entropy, train="head.", phase=phase).models
-    return evaluate(joined.session, {**found, "head": View(trained)})
+    bodies = received.select(received.ids)
+    own = with_classifiers(joined, bodies, config.finish.kind, Phase(steps=config.new_steps))
+    return evaluate(joined.session, {**found, "head": own})
 
 
 def average_model(world: World, pop: Population) -> dict[str, Tensor]:

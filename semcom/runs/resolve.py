@@ -14,8 +14,8 @@ from semcom.data.registry import PARTITIONS
 from semcom.engine.links import build_link
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs import idle
+from semcom.models.registry import HEADS, check_features
+from semcom.runs import finish, idle
 from semcom.runs.contents import locate
 from semcom.runs.limits import check_size
 from semcom.runs.newcomers import check as check_newcomers
@@ -52,7 +52,9 @@ def _resolve(request: RunConfig) -> Resolved:
     request = locate(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill(_without(request.train, method), method)
-    config = Resolved(**{**vars(request), "train": _fill(request.train, method)})
+    finish.check(request, method)
+    filled = {"train": _fill(request.train, method), "finish": finish.fill(request, method)}
+    config = Resolved(**{**vars(request), **filled})
     split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
     config = put(config, "partition", split)
     check(config)
@@ -63,8 +65,7 @@ def _resolve(request: RunConfig) -> Resolved:
     idle.check(config, method, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
     HEADS.get(config.model.head)
-    for name in config.model.encoder.split(","):
-        ENCODERS.get(name)
+    check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)
     device = find_device(config.device, 0 if config.processes > 1 else None)

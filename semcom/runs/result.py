@@ -1,4 +1,4 @@
-"""What a run gives back: its numbers, its trained models, and predictions by them."""
+"""What a run gives back: its numbers, its trained models, and what these make of images."""
 
 from __future__ import annotations
 
@@ -14,8 +14,30 @@ from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
-from semcom.engine.train.view import View, predict
+from semcom.engine.train.view import View, predict, show
 from semcom.engine.world import World
+from semcom.files import ARRAYS
+from semcom.runs.arrays import CONFUSION, FEATURES, Arrays, lacking, read_arrays
+from semcom.runs.kept import collect
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of test images by a view's encoders, n images of d features each.
+
+    Attributes:
+        received: after the channel, at the first test SNR, `[n, d]`.
+        raw: before it, `[n, d]`.
+        labels: classes, `[n]`.
+        clients: whose test images these are, `[n]`.
+        images: their places in `federation.images`, `[n]`.
+    """
+
+    received: np.ndarray
+    raw: np.ndarray
+    labels: np.ndarray
+    clients: np.ndarray
+    images: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -28,7 +50,7 @@ class Result:
         metrics: one line per round, as in metrics.jsonl.
         out: the run's folder, or None.
         world: data and channel of the run.
-        find_views: makes `views`.
+        find_stages: gives the views by the round after which they are tested, those of the last stage first.
     """
 
     config: Resolved
@@ -36,7 +58,7 @@ class Result:
     metrics: list[dict[str, Any]]
     out: Path | None
     world: World
-    find_views: Callable[[], Mapping[str, View]] = field(repr=False)
+    find_stages: Callable[[], Mapping[int, Mapping[str, View]]] = field(repr=False)
 
     @property
     def federation(self) -> Federation:
@@ -49,14 +71,20 @@ class Result:
 
         Worked out when it is first asked for: of a run that was finished before, the method's last stage is repeated.
         """
-        return self.find_views()
+        return {name: view for views in self._stages.values() for name, view in views.items()}
+
+    @cached_property
+    def _stages(self) -> Mapping[int, Mapping[str, View]]:
+        return self.find_stages()
+
+    # -- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
         """Return the classes that a client's model gives to images, through the channel at its test SNR.
 
         Args:
             client: id.
-            images: uint8 `[b, channels, 32, 32]`, as `federation.images`.
+            images: uint8 `[b, channels, size, size]`, as `federation.images`.
             view: a name in `views` (None: the headline).
 
         Returns:
@@ -65,8 +93,79 @@ class Result:
         Raises:
             ConfigError: no such client or view, or images of another shape or type.
         """
+        session = self.world.session
+        chosen = self.views[self._named(view)]
+        return predict(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+
+    def encode(
+        self, images: np.ndarray | Tensor, client: int, view: str | None = None, *, received: bool = False
+    ) -> Tensor:
+        """Return the features of images by a client's encoder.
+
+        Args:
+            images: uint8 `[b, channels, size, size]`, as `federation.images`.
+            client: id.
+            view: a name in `views` (None: the headline).
+            received: whether they have passed the channel at the client's test SNR, as those have that `predict`
+                decides on; otherwise they are as they leave the encoder.
+
+        Returns:
+            `[b, d]` on the CPU, in the run's precision.
+
+        Raises:
+            ConfigError: no such client or view, or images of another shape or type.
+        """
+        session = self.world.session
+        chosen = self.views[self._named(view)]
+        heard = show(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        none = self.world.zeros(0, self.world.features)
+        return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
+
+    def _named(self, view: str | None) -> str:
+        """Return the name of a view, the headline's for None. Raises ConfigError for one that is not known."""
         name = view or next(iter(self.views))
         if name not in self.views:
             raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self.views)}")
-        session = self.world.session
-        return predict(session, self.views[name], client, torch.as_tensor(images), session.draws.test_snrs[0])
+        return name
+
+    # -- arrays ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def clients(self) -> np.ndarray:
+        """The ids of the clients that were tested, ascending, `[K]`."""
+        return self.world.tested()
+
+    @cached_property
+    def confusion(self) -> Mapping[str, np.ndarray]:
+        """View -> counts of (true, predicted) classes of each tested client, int64 `[K, C, C]`.
+
+        Of the tests after the last round (of a last stage: after that), at the first test SNR. As `arrays.npz` has
+        them, or else by testing again, which gives the same.
+        """
+        found = self._arrays(CONFUSION)
+        return {name.removeprefix("confusion/"): t for name, t in found.items() if name.startswith("confusion/")}
+
+    def features(self, view: str | None = None) -> Features:
+        """Return the features of test images, drawn evenly over the tested clients: at most 10,000 images.
+
+        As `arrays.npz` has them, or else by testing again, which gives the same.
+
+        Args:
+            view: a name in `views` (None: the headline).
+
+        Raises:
+            ConfigError: no such view.
+            RunError: `arrays.npz` is damaged.
+        """
+        name, found = self._named(view), self._features
+        samples = (found[f"samples/{what}"] for what in ("label", "client", "image"))
+        return Features(found[f"received/{name}"], found[f"raw/{name}"], *samples)
+
+    @cached_property
+    def _features(self) -> Arrays:
+        return self._arrays(FEATURES)
+
+    def _arrays(self, kind: str) -> Arrays:
+        """Return the arrays of a kind, from the folder if it has them."""
+        found = read_arrays(self.out / ARRAYS, self.summary["hash"]) if self.out is not None else {}
+        return collect(self.world, self._stages, [], [kind]) if lacking(found, [kind]) else found

@@ -24,8 +24,10 @@ from semcom.engine.world import World
 from semcom.files import CHECKPOINT, PREVIOUS, set_aside
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.runs import checkpoint
+from semcom.runs import checkpoint, kept
+from semcom.runs.arrays import Arrays, lacking
 from semcom.runs.evaluation import evaluate, headlines, is_due
+from semcom.runs.finish import FINISHED, finished
 from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images
 from semcom.runs.limits import MemoryShort, check_work, within_memory
@@ -65,7 +67,8 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
             with clock("setup"), within_memory():
                 keep_freed_memory()
                 images = read_images(config)
-                check_work(config, images, device)
+                check_work(config, images.members, images.newcomers, device)
+                kept.check(config, images.members)
             others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
             with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
                 runner = Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks)
@@ -114,7 +117,7 @@ class Runner:
         rows: of each of the two checkpoints there, the newest first, the rows that lie in a file: they are only kept
             while something refers to them, and the checkpoint says where they lie.
         stage: what is going on after the last round ("": a round is).
-        last: views of the method's last stage, once it has been carried out.
+        last: views of the last stage, once it has been carried out.
     """
 
     def __init__(
@@ -145,7 +148,7 @@ class Runner:
         self.last: Mapping[str, View] | None = None
 
     def run(self) -> Result:
-        """Carry out all rounds that are not done yet, the method's last stage, new clients, then the summary.
+        """Carry out all rounds that are not done yet, the last stage, new clients, then the summary.
 
         Whatever ends it before its time, the last good state is kept.
         """
@@ -162,8 +165,11 @@ class Runner:
                 self.folder.complain(f"{_told(error)}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
-        out = self.folder.path if self.folder else None
-        return Result(self.config, summary, self.metrics, out, self.world, self._views)
+        return self.result(summary, self.folder.path if self.folder else None)
+
+    def result(self, summary: dict[str, Any], out: Path | None) -> Result:
+        """Return what the run gives back."""
+        return Result(self.config, summary, self.metrics, out, self.world, self.stages)
 
     def _run(self) -> dict[str, Any]:
         """Do the work of `run`, where files may fail to be written; return the summary."""
@@ -173,11 +179,13 @@ class Runner:
             if self.folder:
                 day, place = self.folder.finished_on(), self.folder.path
                 LOG.warning("finished before: result of %s (%s), nothing was trained", place, day)
+            self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
             self._round(round_)
         finish = self._finish()
         joined = self._join()
+        self._keep_arrays(finish, {})
         summary = self._summary(finish, joined)
         if self.folder:
             with held():
@@ -190,7 +198,7 @@ class Runner:
         with self.clock("train"), writing("training"):  # rows may lie in a file
             self.tally.begin(round_)
             state = self.method.round(self.state, self.world)
-            line: dict[str, Any] = {"round": round_, **self.tally.losses()}
+            line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
         if is_due(self.config, round_):
             with self.clock("evaluate"), self.tally.uncounted():
                 views = self.method.views(state, self.world)
@@ -205,6 +213,15 @@ class Runner:
         if self._keeps(round_):
             self._keep()
 
+    def _warnings(self, round_: int) -> dict[str, Any]:
+        """Return, and log, what the method warned of in this round and in none before; nothing where there is none."""
+        told = {name for line in self.metrics for name in line.get("warnings", {})} if self.tally.warnings else set()
+        new = {name: text for name, text in self.tally.warnings.items() if name not in told}
+        if self.ranks.rank == 0:
+            for text in new.values():
+                LOG.warning("round %d: %s", round_, text)
+        return {"warnings": new} if new else {}
+
     def _keeps(self, round_: int) -> bool:
         """Return whether a checkpoint is due after a round: by its number, by the time, or as the last one."""
         train, minutes = self.config.train, (time.monotonic() - self.kept_at) / 60
@@ -218,13 +235,13 @@ class Runner:
             self.metrics.append(line)
 
     def _finish(self) -> dict[str, Any] | None:
-        """Carry out the method's last stage, if it has one, and evaluate it. It draws as a round T + 1 would."""
+        """Carry out the last stage, if there is one, and evaluate it. It draws as a round T + 1 would."""
         if not self._finishes():
             return None
         self.stage = "finish"
         with self.clock("finish"), writing("training"), self.tally.uncounted():
             self.last = self._last_views()
-            line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses()}
+            line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses(), **self._warnings(self.rounds + 1)}
             if self.last:
                 with self.clock("evaluate"):
                     line["views"] = evaluate(self.world.session, self.last)
@@ -232,23 +249,35 @@ class Runner:
         return line if self.last else None
 
     def _finishes(self) -> bool:
+        """Return whether there is a last stage: the method's own, or one that was asked for."""
+        return self._has_own_finish() or self.config.finish.kind is not None
+
+    def _has_own_finish(self) -> bool:
         """Return whether the method has a last stage."""
         return type(self.method).finish is not Method.finish
 
     def _last_views(self) -> Mapping[str, View]:
-        """Return the views of the last stage; none, if the method does without it."""
+        """Return the views of the last stage, that of `finish.kind` first; none, if the method does without it."""
+        asked = self.config.finish.kind is not None
+        usual = self.method.views(self.state, self.world) if asked else {}  # of round T
         self.tally.begin(self.rounds + 1)
-        return self.method.finish(self.state, self.world) or {}
+        last = self.method.finish(self.state, self.world) or {}
+        return {**finished(self.world, last or usual), **last} if asked else last
 
-    def _views(self) -> dict[str, View]:
-        """Return the views of the last stage, then those of the rounds."""
+    def stages(self) -> dict[int, Mapping[str, View]]:
+        """Return the views of the last stage, then those of the rounds that are not among them, by their rounds."""
         if self.last is None and self._finishes():
             with self.tally.uncounted():
                 self.last = self._last_views()
         last = self.last or {}
         with self.tally.uncounted():
             usual = self.method.views(self.state, self.world)
-        return {**last, **{name: view for name, view in usual.items() if name not in last}}
+        rest = {name: view for name, view in usual.items() if name not in last}
+        return {**({self.rounds + 1: last} if last else {}), **({self.rounds: rest} if rest else {})}
+
+    def _views(self) -> dict[str, View]:
+        """Return the views of all stages, those of the last one first."""
+        return {name: view for views in self.stages().values() for name, view in views.items()}
 
     def _join(self) -> dict[str, Any] | None:
         """Return the evaluation of new clients, if there are any."""
@@ -256,9 +285,23 @@ class Runner:
             return None
         self.stage = "new clients"
         with self.clock("newcomers"):
-            found = welcome(self.world, self.newcomers, self._views())
+            views = {name: view for name, view in self._views().items() if name != FINISHED}
+            found = welcome(self.world, self.newcomers, views)
         self.stage = ""
         return found
+
+    def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> None:
+        """Keep the arrays that are asked for and not `there`, if any; they follow from the last state."""
+        wanted = self.ranks.tell(lacking(there, self.config.keep))
+        if not wanted:
+            return
+        self.stage = "arrays"
+        with self.clock("keep"):
+            lines = [*self.metrics, *([finish] if finish else [])]
+            found = kept.collect(self.world, self.stages(), lines, wanted)
+            if self.folder:
+                self.folder.keep({**there, **found})
+        self.stage = ""
 
     def where(self) -> str:
         """Return the stage or round that an error names."""
@@ -275,6 +318,7 @@ class Runner:
         first = next(iter(views.values()))
         some = self.config.train.eval_clients is not None
         tally, meters = self.tally, self.tally.snr_received_db()
+        lines = [*self.metrics, *([finish] if finish else [])]
         return {
             "method": self.config.method,
             "accuracy": first["accuracy"],
@@ -282,6 +326,7 @@ class Runner:
             "views": views,
             **({"finish": finish} if finish else {}),
             **({"new_clients": joined} if joined else {}),
+            "warnings": [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()],
             "rounds": self.rounds,
             "clients": self.config.clients,
             "evaluated": self.world.tested().tolist() if some else None,
@@ -312,11 +357,8 @@ class Runner:
             with self.folder.store() as path:
                 state = checkpoint.state_dict(self.state)
                 checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
-            self.stored, self.rows, self.kept_at = (
-                round_,
-                [checkpoint.in_file(self.state), *self.rows[:1]],
-                time.monotonic(),
-            )
+            self.stored, self.kept_at = round_, time.monotonic()
+            self.rows = [checkpoint.in_file(self.state), *self.rows[:1]]
 
     def kept(self) -> str:
         """Return words on the state that can be taken up again, and its place."""
@@ -333,7 +375,7 @@ class Runner:
         """
         content = self.ranks.tell(self._checkpoint() if self.folder else None)
         if content is not None:
-            self._take_up(content)
+            self.take_up(content, self.folder.path if self.folder else None)
         else:
             self._check_views()
         summary, self.metrics = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
@@ -341,7 +383,7 @@ class Runner:
 
     def _check_views(self) -> None:
         """Raise ConfigError, before any work, for a method of a user's of which nothing would be evaluated."""
-        if METHODS.ships(self.config.method) or self._finishes():
+        if METHODS.ships(self.config.method) or self._has_own_finish():
             return
         with self.tally.uncounted():
             views = self.method.views(self.state, self.world)
@@ -374,18 +416,18 @@ class Runner:
         assert self.folder is not None
         newest, before = (self.folder.path / name for name in (CHECKPOINT, PREVIOUS))
         if not newest.exists():
-            return self._read(before) if before.exists() else None
+            return self.read(before) if before.exists() else None
         try:
-            return self._read(newest)
+            return self.read(newest)
         except checkpoint.Damaged as error:
             if not before.exists():
                 raise
-            content = self._read(before)
+            content = self.read(before)
             place, round_ = set_aside(newest).name, content["progress"]["round"]
             LOG.warning("%s; it is now %s, and the run goes on from round %d", error, place, round_)
             return content
 
-    def _read(self, path: Path) -> dict[str, Any]:
+    def read(self, path: Path) -> dict[str, Any]:
         """Return the content of a checkpoint. Raises RunError where it is damaged or not of this run."""
         content = checkpoint.load(path)
         if content.get("hash") != run_hash(self.config):
@@ -398,9 +440,12 @@ class Runner:
             raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
         return content
 
-    def _take_up(self, content: dict[str, Any]) -> None:
-        """Take over state and counters of a checkpoint. Raises RunError where the state is none of this run."""
-        progress, folder = content["progress"], self.folder.path if self.folder else None
+    def take_up(self, content: dict[str, Any], folder: Path | None) -> None:
+        """Take over state and counters of a checkpoint, whose rows may lie in files of `folder`.
+
+        Raises RunError where the state is none of this run.
+        """
+        progress = content["progress"]
         try:
             self.state = checkpoint.restore(self.state, content["state"], folder, self.ranks)
         except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -411,7 +456,7 @@ class Runner:
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])
         self.progress = progress
-        if folder is not None:
+        if self.folder is not None and folder is not None:
             self.stored, self.rows = progress["round"], [checkpoint.in_file(self.state)]
             if any(self.rows) and (folder / CHECKPOINT).exists():  # or the one before is what was taken up
                 self.rows.append(checkpoint.claim(self.state, folder / PREVIOUS))

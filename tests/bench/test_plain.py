@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from semcom.bench import plain
 from semcom.bench.engine import CASES, SMALL
 from semcom.bench.workloads import Variant, Workload, synthetic
-from semcom.config import ChannelConfig
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -35,10 +34,8 @@ def own_generator() -> object:
 
 
 def engine(workload: Workload) -> tuple[World, object, object]:
-    """World, method and first state in float64, over a link without noise."""
-    config = workload.config(Variant("loop"))
-    train = replace(config.train, through_link=True)  # without noise there is nothing to leave out
-    config = resolve(replace(config, precision="float64", channel=ChannelConfig(kind="ideal"), train=train))
+    """World, method and first state in float64."""
+    config = resolve(replace(workload.config(Variant("loop")), precision="float64"))
     method = METHODS.get(config.method)(config.hyper)
     world = World(config, synthetic(workload), torch.device("cpu"), split=method.split)
     return world, method, method.setup(world)
@@ -59,9 +56,10 @@ def same_order(loop: plain.FedAvg | plain.FedCL, world: World) -> None:
         who.loader = DataLoader(TensorDataset(images, world.session.draws.federation.labels[order]), batch_size=size)
 
 
-def start(workload: Workload, world: World, model: Population) -> plain.FedAvg | plain.FedCL:
+def start(workload: Workload, world: World, model: Population, bare: bool = False) -> plain.FedAvg | plain.FedCL:
     """The plain loop in float64 with the engine's first weights."""
-    loop = plain.make_loop(replace(workload, through_link=False), world.session.draws.federation, torch.device("cpu"))
+    variant = Variant("plain", plain=True, bare=bare)
+    loop = plain.make_loop(workload, world.session.draws.federation, variant)
     for k, who in enumerate(loop.clients):
         load(who.network.double(), client(model, k))
     return loop
@@ -73,12 +71,12 @@ def gap(module: nn.Module, tensors: Mapping[str, Tensor]) -> float:
     return max(float((state[name] - t).abs().max()) for name, t in tensors.items())
 
 
-@pytest.mark.parametrize(("case", "rounds"), [("a", 2), ("c", 1)])
-def test_fedavg_trains_the_same_network(case: str, rounds: int) -> None:
+@pytest.mark.parametrize(("case", "rounds", "bare"), [("a", 2, False), ("a", 1, True), ("c", 1, False)])
+def test_fedavg_trains_the_same_network(case: str, rounds: int, bare: bool) -> None:
     """With a smaller last batch in each round, normalisation statistics included."""
     workload = replace(SMALL[case], samples=5, batch=3)
     world, method, state = engine(workload)
-    loop = start(workload, world, state.model)
+    loop = start(workload, world, state.model, bare)
     assert isinstance(loop, plain.FedAvg)
     load(loop.server.double(), client(state.model, 0))
     first = client(state.model, 0)
@@ -93,7 +91,7 @@ def test_fedavg_trains_the_same_network(case: str, rounds: int) -> None:
 
 def test_fedcl_trains_the_same_networks() -> None:
     """Personal encoders, the common decoder, the generator and its centroids, over two rounds without noise."""
-    workload = SMALL["b"]
+    workload = replace(SMALL["b"], snr_db=math.inf)
     world, method, state = engine(workload)
     loop = start(workload, world, state.model)
     assert isinstance(loop, plain.FedCL)
@@ -113,7 +111,7 @@ def test_fedcl_trains_the_same_networks() -> None:
 
 def test_the_noise_of_the_link() -> None:
     """At 10 dB a tenth of the power, up and down; the gradient's noise is scaled to its own r.m.s."""
-    network = plain.Network(CASES["b"], snr_db=10.0)
+    network = plain.Network(CASES["b"])
     assert network.deviation == pytest.approx(math.sqrt(0.1))
     features = torch.zeros(2000, 64, requires_grad=True)
     received = plain.noisy(features, network.deviation)
@@ -126,9 +124,23 @@ def test_the_noise_of_the_link() -> None:
 
 
 def test_features_have_unit_power() -> None:
-    received, logits = plain.Network(CASES["a"], snr_db=None)(torch.randn(4, 3, 32, 32))
+    received, logits = plain.Network(replace(CASES["a"], snr_db=math.inf))(torch.randn(4, 3, 32, 32))
     torch.testing.assert_close(received.square().mean(1), torch.ones(4))
     assert logits.shape == (4, 10)
+
+
+def test_images_in_memory_are_each_visited_once() -> None:
+    images, labels = torch.randn(5, 3, 4, 4), torch.arange(5)
+    loader = plain.InMemory(images, labels, 2)
+    seen = [(x, y) for x, y in loader]
+    assert [len(y) for _, y in seen] == [2, 2, 1] and sorted(torch.cat([y for _, y in seen]).tolist()) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    assert all(torch.equal(x, images[y]) and x.is_contiguous(memory_format=torch.channels_last) for x, y in seen)
 
 
 def test_the_average_is_weighted_and_leaves_counters_alone() -> None:
@@ -136,7 +148,7 @@ def test_the_average_is_weighted_and_leaves_counters_alone() -> None:
     for module, value in ((one, 1.0), (two, 4.0)):
         nn.init.constant_(module.weight, value)
     one.num_batches_tracked += 3
-    clients = [plain.Client(plain.Network(CASES["a"], None), None, n, torch.device("cpu")) for n in (1, 2)]
+    clients = [plain.Client(plain.Network(CASES["a"]), [], n, torch.device("cpu")) for n in (1, 2)]
     mean = plain.average(clients, [one, two])
     np.testing.assert_allclose(mean["weight"].numpy(), 3.0)
     assert mean["num_batches_tracked"] == 3 and one.weight[0] == 1.0

@@ -139,7 +139,7 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "message"),
     [
         ("engine --cases a,d", "cases: 'd' is not one of a, b, c"),
-        ("engine --variants plain,warp", "variants: 'warp' is not one of plain, loop, chunk"),
+        ("engine --variants plain,warp", "variants: 'warp' is not one of plain, bare, loop, chunk"),
         ("engine --repeats 0", "repeats: 0 is not a whole number of at least 1"),
         ("engine --growth 5 x", "growth: 'x' is not a whole number"),
         ("engine --growth 0 5", "growth: 0 is not a whole number of at least 1"),

@@ -75,7 +75,7 @@ def test_configurations() -> None:
     assert (config.method, config.clients, config.chunk, config.processes) == ("fedcl", 20, 20, 2)
     assert (config.precision, config.device, config.channel.kind, config.channel.snr_db) == ("bf16", "cpu", "awgn", 10)
     assert config.train.batch_size == 50 and config.train.local_epochs == 1
-    assert not CASES["a"].config(Variant("x")).train.through_link
+    assert CASES["a"].config(Variant("x")).channel.kind == "none"
     assert replace(CASES["b"], clients=80).config(Variant("x", chunk="all")).chunk == 80
 
 
@@ -90,11 +90,12 @@ def test_variants_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain loop has a thread for each physical core; a reduced precision follows the engine's own choice."""
     monkeypatch.setattr("joblib.cpu_count", lambda only_physical_cores=False: 4 if only_physical_cores else 8)
     found = {v.name: v for v in variants(cuda=True)}
-    assert list(found)[:5] == ["plain", "loop", "chunk", "processes", "bf16"]
+    assert list(found)[:8] == ["plain", "bare", "loop", "chunk", "processes", "bf16", "bare-bf16", "loop-bf16"]
+    assert found["bare-bf16"] == Variant("bare-bf16", plain=True, bare=True, precision="bf16", rounded_from="bare")
     assert found["plain"].threads == 4 and found["processes"] == Variant("processes", processes=8)
     assert found["bf16"] == Variant("bf16", processes=8, precision="bf16", rounded_from="processes")
     on_gpu = {name: v for name, v in found.items() if v.device == "cuda"}
     assert [name for name, v in on_gpu.items() if v.plain] == ["plain-cuda"]
     assert {v.precision for v in on_gpu.values() if v.rounded_from == "cuda"} == {"tf32", "bf16"}
     monkeypatch.setattr("joblib.cpu_count", lambda only_physical_cores=False: 1)
-    assert [v.name for v in variants(cuda=False)] == ["plain", "loop", "chunk", "bf16"]
+    assert [v.name for v in variants(cuda=False)] == ["plain", "bare", "loop", "chunk", "bf16", "bare-bf16"]

@@ -135,6 +135,13 @@ class RealFade(Rayleigh):
         return drawn | {"fading": (math.sqrt(2) * drawn["fading"].real).to(drawn["fading"].dtype)}
 
 
+class AlwaysScaled(AWGN):
+    """Normalises features that should go as loud as they are."""
+
+    def __init__(self, options):
+        super().__init__(replace(options, power="normalised"))
+
+
 class Leaking(OFDM):
     """A hundredth of what one user sends arrives at the next."""
 
@@ -182,6 +189,8 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
     "noise follows the fade": ({"rayleigh": EmpiricalNoise}, {"equalisers", "bit-errors"}),
     "two samples share h": ({"rayleigh": OneFade}, {"coherence"}),
     "no power normalisation": ({"ideal": Unscaled}, {"power"}),
+    "power normalisation where there should be none": ({"awgn": AlwaysScaled}, {"noise"}),
+    "power normalisation without a channel": ({"none": Ideal}, {"power"}),
     "users that leak": ({"ofdm": Leaking}, {"ofdm-leaks"}),
     "a biased equaliser": ({"ofdm": OFDMWithBias}, {"ofdm-transparency"}),
     "OFDM with strong fades": ({"ofdm": StrongOFDM}, {"ofdm-profiles"}),

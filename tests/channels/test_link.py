@@ -23,13 +23,18 @@ from channels.link import complex_normal
 from channels.meter import ratio_db
 from channels.options import COUNT, require
 
-OPTIONS = {"ideal": {}, "awgn": {}, "rayleigh": {}, "rician": {}, "ofdm": {}, "ofdm, ls": {"csi": "ls"}}
+OPTIONS = {"none": {}, "ideal": {}, "awgn": {}, "awgn, free": {"power": "free"}, "rayleigh": {}, "rician": {}}
+OPTIONS |= {"ofdm": {}, "ofdm, ls": {"csi": "ls"}}
 KINDS = list(OPTIONS)
 B, D = 5, 8
 
 
 def of_kind(name: str) -> Link:
     return make_link(name.split(",")[0], **OPTIONS[name])
+
+
+RADIO = [kind for kind in KINDS if of_kind(kind).radio]
+NOISY = [kind for kind in KINDS if of_kind(kind).noisy]
 
 
 def features(k: int, b: int = B, d: int = D, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -101,7 +106,7 @@ def test_a_draw_is_a_function_of_the_generator_alone(kind):
 def test_links_of_one_seed_have_the_same_noise():
     """So two kinds of channel can be compared on common random numbers."""
     awgn = make_link("awgn").draw([4], D, torch.Generator().manual_seed(3))
-    for kind in KINDS[2:]:
+    for kind in NOISY:
         other = of_kind(kind).draw([4], D, torch.Generator().manual_seed(3))
         assert torch.equal(awgn["noise"], other["noise"])
 
@@ -172,7 +177,10 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
         ({"kind": "rayleigh", "equaliser": "lmmse"}, "equaliser: 'lmmse' is unknown; known are mmse, zf, none"),
         ({"kind": "rayleigh", "coherence": "slot"}, "coherence: 'slot' is unknown; known are symbol, sample, batch, r"),
         ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
-        ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink"),
+        ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink, power"),
+        ({"power": "loud"}, "power: 'loud' is unknown; known are normalised, free"),
+        ({"kind": "none", "power": "free"}, "power: 'free' is not for none, which takes no options"),
+        ({"kind": "digital", "power": "free"}, "power: 'free' is not for digital, which takes downlink, bits"),
         ({"kind": "ideal", "downlink": "ideal"}, "downlink: 'ideal' is not for ideal, which takes no options"),
         ({"kind": "rayleigh", "equalizer": "zf"}, "equalizer: 'zf' is not for rayleigh, which takes equaliser, downl"),
     ],
@@ -196,7 +204,7 @@ def test_features_that_are_not_finite_are_refused(value, stack):
     assert not link(x, up, snr_db, check=False)[1, 4].isfinite().all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RADIO)
 def test_odd_dimensions_are_refused(kind):
     link = of_kind(kind)
     with pytest.raises(ValueError, match="dimension 7 is odd"):
@@ -206,8 +214,8 @@ def test_odd_dimensions_are_refused(kind):
 
 
 def test_options_of_a_link_are_the_fields_of_its_options():
-    assert link_options("ideal") == {}
-    assert link_options("awgn") == {"downlink": "noisy"}
+    assert link_options("none") == link_options("ideal") == {}
+    assert link_options("awgn") == {"downlink": "noisy", "power": "normalised"}
     assert link_options("rayleigh") == {"equaliser": "mmse", "coherence": "sample", "downlink": "noisy"}
     link = make_link("rician", k_factor_db=3.0)
     assert isinstance(link, Rician)
@@ -257,6 +265,86 @@ def test_a_symbol_costs_one_use_and_its_energy():
     cost = link.cost(np.array([640.0, 3.0, 0.0]), np.array([0, 4, 1]))
     assert cost.uses.tolist() == cost.energy.tolist() == [320, 2, 0]
     assert link.shares is None and link.bandwidth_hz is None and link.of(3) is link
+
+
+# -- how loud features are ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_sent_as_a_link_declares(kind, stack):
+    """Without noise features arrive as they were sent: at mean square 1, or as loud as they are.
+
+    An estimate of a channel that moves is 55 dB off.
+    """
+    link, x = of_kind(kind), 3 * features(2)
+    sent = x / x.square().mean(-1, keepdim=True).sqrt() if link.normalises else x
+    received = link(x, stack(link, [B], D, (1, 2)), torch.full((2,), math.inf))
+    torch.testing.assert_close(received, sent, rtol=0, atol=0.05 if kind == "ofdm, ls" else 1e-12)
+
+
+def test_without_a_channel_features_are_what_they_are():
+    """The very same tensor, of any width; the gradient is exact, and padding has none."""
+    link, x = make_link("none"), features(2, d=7).requires_grad_()
+    generator = torch.Generator().manual_seed(0)
+    before = generator.get_state()
+    assert link.draw([B], 7, generator) == {} and torch.equal(generator.get_state(), before)
+    meter, back, snr_db = Meter(), Meter(), torch.tensor([0.0, -300.0])
+    y = link(x, {}, snr_db, down={}, down_snr_db=snr_db, meter=meter, down_meter=back)
+    assert y is x and math.isnan(meter.snr_db()) and math.isnan(back.snr_db())
+    mask = torch.tensor([[True] * B, [True] * (B - 1) + [False]])
+    weights = torch.linspace(-1, 2, 2 * B * 7, dtype=torch.float64).view(2, B, 7)
+    y = link(x, {}, snr_db, mask=mask)
+    (gradient,) = torch.autograd.grad((y * weights).sum(), x)
+    assert torch.equal(y, x) and torch.equal(gradient, weights * mask[..., None])
+    cost = link.cost(np.array([640.0, 3.0]), np.array([0, 1]))
+    assert cost.uses.tolist() == cost.energy.tolist() == [0, 0]
+    with pytest.raises(ValueError, match="features: 1 of 70 values are not finite"):
+        link(torch.where(torch.arange(70).view(2, B, 7) == 3, math.nan, x), {}, snr_db)
+
+
+def sent_at(power: float, option: str, meter: Meter, stack) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features whose samples have a mean square of `power` on average, and how they arrive over AWGN at 7 dB."""
+    b, d = 2000, 16
+    link, x = make_link("awgn", power=option), features(1, b, d)
+    x = x * (power / x.square().mean()).sqrt()
+    return x, link(x, stack(link, [b], d), torch.tensor([7.0]), meter=meter)
+
+
+@pytest.mark.parametrize("power", [1e-4, 0.05, 1.0, 300.0])
+def test_free_features_are_heard_at_the_power_that_they_have(power, stack):
+    """The noise is that of unit power, so the received SNR is p 10^(snr/10): signal exactly, noise within 5 errors."""
+    meter, usual, no = Meter(), Meter(), 10**-0.7
+    x, y = sent_at(power, "free", meter, stack)
+    assert float(meter.signal) == pytest.approx(power * x.numel() / 2)  # two features make a symbol
+    noise, n = y - x, x.numel()
+    assert abs(noise.square().mean() / no - 1) < 5 * math.sqrt(2 / n)
+    assert abs(10 ** (meter.snr_db() / 10) * no / power - 1) < 5 * math.sqrt(2 / n)
+    x, y = sent_at(power, "normalised", usual, stack)
+    torch.testing.assert_close(y - x / x.square().mean(-1, keepdim=True).sqrt(), noise, rtol=0, atol=1e-12)
+    assert meter.snr_db() - usual.snr_db() == pytest.approx(10 * math.log10(power))
+
+
+def test_free_features_of_unit_power_are_normalised_ones(stack):
+    """Features of 1 and -1 have mean square 1 exactly: the same bits arrive, of which the noise is a part."""
+    x, snr_db = features(2).sign(), torch.tensor([3.0, 9.0])
+    link, free = make_link("awgn"), make_link("awgn", power="free")
+    up = stack(link, [B], D, (1, 2))
+    received = free(x, up, snr_db)
+    assert torch.equal(received, link(x, up, snr_db)) and not torch.equal(received, x)
+
+
+@pytest.mark.parametrize("power", [1e-4, 300.0])
+def test_gradients_of_free_features_are_those_of_the_receiver(power, stack):
+    """As they are without a downlink; over one with noise of variance rms^2 no, however loud the features."""
+    link, x = make_link("awgn", power="free"), (power**0.5 * features(1, 500, 16)).requires_grad_()
+    up, down, snr_db = stack(link, [500], 16, (1,)), stack(link, [500], 16, (2,)), torch.tensor([3.0])
+    weights = 1e-3 * features(1, 500, 16).flip(1)
+    (exact,) = torch.autograd.grad((link(x, up, snr_db) * weights).sum(), x)
+    assert torch.equal(exact, weights)
+    meter = Meter()
+    (noisy,) = torch.autograd.grad((link(x, up, snr_db, down=down, down_meter=meter) * weights).sum(), x)
+    assert float((noisy - weights).square().mean() / weights.square().mean()) == pytest.approx(10**-0.3, rel=0.08)
+    assert meter.snr_db() == pytest.approx(3.0, abs=0.35)  # 5 sqrt(2 / 8000) of a noise power is 8 %
 
 
 @pytest.fixture

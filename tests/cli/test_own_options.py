@@ -235,7 +235,7 @@ def test_options_are_those_of_their_owner() -> None:
         ("--bandwidth", "did you mean --air.bandwidth-hz?"),
         ("--per", "--help shows them all"),
         ("--method", "the method is the first word: semcom train METHOD"),
-        ("--data.foo", "those of data are --data.name, --data.root"),
+        ("--data.foo", "those of data are --data.name, --data.root, --data.size"),
         ("--lr", "did you mean --train.lr?"),
         ("--ways", "did you mean --partition.ways?"),
         ("--train.round", "did you mean --train.rounds?"),

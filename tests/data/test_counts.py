@@ -184,3 +184,22 @@ def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(counts, "REDRAWS", 20)
     with pytest.raises(ConfigError, match="partition.min-size: 10 for each of 10 clients is met by no draw"):
         counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
+
+
+@PROPERTY
+@given(SEEDS, st.lists(st.integers(0, 12), min_size=1, max_size=6))
+def test_every_beginning_of_the_order_is_fair(seed: int, stock: list[int]) -> None:
+    """Of m samples m n_c / N, rounded down or up, and never less of a class than of m - 1."""
+    sizes, total = np.array(stock), sum(stock)
+    before = np.zeros(len(stock), dtype=np.int64)
+    for number in range(total + 1):
+        found = counts.first(sizes, number, np.random.default_rng(seed))
+        assert found.sum() == number and (found >= before).all()
+        assert (np.abs(found * total - number * sizes) < total).all() or number == total == 0
+        before = found
+
+
+def test_no_class_comes_first() -> None:
+    """Of four classes of equal size each is first in a quarter of 400 draws (5 standard deviations of 8.7)."""
+    firsts = sum(counts.first(np.full(4, 3), 1, np.random.default_rng(seed)) for seed in range(400))
+    assert (np.abs(firsts - 100) < 43).all()

@@ -18,7 +18,7 @@ from PIL import Image
 from semcom.config import ConfigError, DataConfig
 from semcom.data.dataset import Dataset
 from semcom.data.load import load
-from semcom.data.readers import read_folder, read_npz, shrink
+from semcom.data.readers import fit, read_folder, read_npz
 from semcom.data.registry import DATASETS
 from semcom.data.sources import cache_folder, digits
 from semcom.data.split_file import read_split
@@ -99,15 +99,15 @@ def test_keras_labels_in_a_column_and_no_names(tmp_path: Path) -> None:
 
 def test_large_images_are_resized_with_antialiasing(tmp_path: Path) -> None:
     """64 to 32: a triangle of weights 1, 3, 3, 1 (eighths) per side, so one bright pixel spreads without aliasing."""
-    images = np.zeros((1, 64, 64, 1), dtype=np.uint8)
-    images[0, 20, 21] = 240
-    small = shrink(images)[0, 0]
+    images = np.zeros((1, 1, 64, 64), dtype=np.uint8)
+    images[0, 0, 20, 21] = 240
+    small = fit(images, 32)[0, 0]
     side = np.array([1, 3]) / 8  # pixel 20 is inner (3/8) of output 10 and outer (1/8) of output 9; 21 of 10 and 11
     assert small.shape == (32, 32)
     assert small[10, 10] == round(240 * side[1] * side[1]) and small[9, 11] == round(240 * side[0] * side[0])
     assert abs(int(small.sum()) - 240 / 4) <= 2
     assert load(DataConfig(name=written(tmp_path, side=48))).images.shape == (8, 3, 32, 32)
-    assert np.array_equal(shrink(np.full((2, 40, 30, 3), 77, dtype=np.uint8)), np.full((2, 3, 32, 24), 77))
+    assert np.array_equal(fit(np.full((2, 3, 40, 30), 77, dtype=np.uint8), 32), np.full((2, 3, 32, 24), 77))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: py
     assert cache_folder() == tmp_path / ".cache" / "semcom"
 
 
-class _Published:
+class _Torchvision:
     """Stands for a dataset class of torchvision: prints, and has the data of one part."""
 
     classes = ["0 - zero", "1 - one"]
@@ -211,22 +211,22 @@ class _Published:
 def test_torchvision_has_what_the_root_has_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("torchvision.datasets.MNIST", _Published)
+    monkeypatch.setattr("torchvision.datasets.MNIST", _Torchvision)
     dataset = load(DataConfig(name="mnist", root=str(tmp_path)))
     assert dataset.images.shape == (6, 1, 28, 28) and dataset.labels.tolist() == [0, 1, 0, 1, 1, 0]
     assert dataset.classes == ("0", "1") and dataset.train_size == 4
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["CIFAR10", "MNIST"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "mnist", "fashion-mnist", "emnist", "svhn"])
 def test_no_file_and_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def unreachable(*args: Any, **kwargs: Any) -> None:
         raise OSError("no\nnetwork")
 
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    line = refused(name=name.lower(), root=str(tmp_path))
-    assert line.startswith(f"data.name: {name.lower()!r} is not in {tmp_path} and could not be downloaded (")
-    assert f"put {name.lower()}.npz" in line and "data.root" in line
+    line = refused(name=name, root=str(tmp_path))
+    assert line.startswith(f"data.name: {name!r} is not in {tmp_path} and could not be downloaded (")
+    assert f"put {name}.npz" in line and "data.root" in line
 
 
 def _folder(root: Path) -> Path:
@@ -277,7 +277,7 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
     for change, message in (
         ({"train_size": 3}, "3 of 3 images are training images"),
         ({"labels": labels[:2]}, r"labels of shape \(2,\)"),
-        ({"images": np.zeros((3, 1, 40, 40), np.uint8)}, "1 to 32 pixels"),
+        ({"images": np.zeros((3, 1, 0, 40), np.uint8)}, r"images of \(0, 40\) pixels are empty"),
         ({"images": np.zeros((3, 8, 8), np.uint8)}, r"not \[N, C, H, W\]"),
         ({"images": np.zeros((3, 1, 8, 8))}, "float64, not uint8"),
     ):

@@ -14,7 +14,8 @@ from torchvision.datasets import ImageFolder
 
 from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.federation import _pad
-from semcom.data.readers import image_files, read_folder, read_npz
+from semcom.data.load import load
+from semcom.data.readers import image_files, read_folder
 from semcom.runs.resolve import resolve
 
 
@@ -41,7 +42,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def in_the_middle(inside: np.ndarray) -> np.ndarray:
     """`[3, h, w]` as `federate` puts it into a black square."""
-    return _pad(torch.from_numpy(np.ascontiguousarray(inside))[None])[0].numpy()
+    return _pad(torch.from_numpy(np.ascontiguousarray(inside))[None], 32)[0].numpy()
 
 
 # Shapes --------------------------------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def test_other_images_keep_their_proportions(tmp_path: Path, width: int, height:
 def test_an_archive_keeps_proportions_too(tmp_path: Path, height: int, width: int, becomes: tuple[int, int]) -> None:
     x, y = noise(4, height, width), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "set.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    images = read_npz(tmp_path / "set.npz").images
+    images = load(DataConfig(str(tmp_path / "set.npz"))).images
     assert images.shape == (8, 1, *becomes)
     assert images.mean() == pytest.approx(x.mean(), abs=1.5), "resizing with antialiasing keeps the mean"
 

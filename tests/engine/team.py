@@ -27,6 +27,7 @@ from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.finish import finished
 from tests import worlds
 
 Found = dict[str, Any]
@@ -59,6 +60,8 @@ def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
         logs.append(dict(world.session.tally.log))
     world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
+    if world.config.finish.kind is not None:
+        views |= finished(world, views)
     counts = confusion(world.session, views, None, world.session.draws.federation.test)
     counters = world.session.counters()
     return {
@@ -184,7 +187,8 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
         return {
             **arms,
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
-            "repper with classifiers": on("repper", hyper={"head": "svm"}),
+            "local with classifiers": on("local", finish={"kind": "svm"}),
+            "local with heads": on("local", finish={"kind": "mlp", "epochs": 3}),
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             "diverged": diverged,
             "phases": phases,

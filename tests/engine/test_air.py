@@ -111,6 +111,19 @@ def test_fedcl_sends_features_and_labels_up_and_gradients_down(chunk: int, parti
     assert w.session.tally.visited == samples
 
 
+def test_without_a_channel_numbers_are_counted_and_nothing_else() -> None:
+    """Floats and bits of what a method exchanges, and no use, no second and no joule for them."""
+    nowhere: dict[str, Any] = {"channel": {"kind": "none"}}
+    expected = error_free(CONV + HEAD) | {"uses": 0.0, "airtime_s": 0.0, "energy_j": 0.0}
+    assert rounds("fedavg", air={"bits_per_float": 16}, **nowhere).air.per_client_round() == {
+        "up": pytest.approx(expected),
+        "down": pytest.approx(expected),
+    }
+    split = rounds("fedcl", air={}, **nowhere).air.per_client_round()
+    assert split["up"] == pytest.approx(traffic(4 * 5, 5 * math.log2(3), 0.0, 3))
+    assert split["down"] == pytest.approx(traffic(4 * 5, 0, 0.0, 3))
+
+
 def test_a_pass_more_goes_up_only() -> None:
     w = worlds.world("fedcl", SIZES, air=COUNTED["fedcl"])
     w.session.tally.uplink(np.array([0, 2]))

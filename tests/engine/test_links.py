@@ -10,7 +10,17 @@ import pytest
 from channels import LINKS
 from channels.fading import Rayleigh
 from channels.options import BaseOptions
-from semcom.config import AirConfig, ChannelConfig, ConfigError, RunConfig, TrainConfig, from_dict, run_hash, to_dict
+from semcom.config import (
+    AirConfig,
+    ChannelConfig,
+    ConfigError,
+    ModelConfig,
+    RunConfig,
+    TrainConfig,
+    from_dict,
+    run_hash,
+    to_dict,
+)
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
 from tests.worlds import linked
@@ -22,7 +32,7 @@ def resolved(**channel: Any) -> RunConfig:
 
 def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
     assert asdict(resolved(kind="ideal").channel.options) == {}
-    assert asdict(resolved(kind="awgn").channel.options) == {"downlink": "noisy"}
+    assert asdict(resolved(kind="awgn").channel.options) == {"downlink": "noisy", "power": "normalised"}
     wanted = {"downlink": "noisy", "equaliser": "zf", "coherence": "sample"}
     assert asdict(resolved(kind="rayleigh", equaliser="zf").channel.options) == wanted
 
@@ -82,7 +92,15 @@ def test_a_warning_of_a_link_is_logged_once_the_run_begins(caplog: pytest.LogCap
 def test_an_option_that_would_do_nothing_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         resolved(kind="awgn", equaliser="zf")
-    assert str(refused.value) == "channel.equaliser: not for awgn, which takes downlink"
+    assert str(refused.value) == "channel.equaliser: not for awgn, which takes downlink, power"
+
+
+@pytest.mark.parametrize("kind", ["ideal", "awgn", "rayleigh", "ofdm", "digital"])
+def test_symbols_take_two_features_each(kind: str) -> None:
+    """What is not sent needs no symbols."""
+    with pytest.raises(ConfigError, match="^model.features: 7 is odd; two real features make one complex symbol$"):
+        resolve(RunConfig(channel=ChannelConfig(kind=kind), model=ModelConfig(features=7)))
+    assert resolve(RunConfig(channel=ChannelConfig(kind="none"), model=ModelConfig(features=7))).model.features == 7
 
 
 def test_a_link_of_the_user_s_has_options_through_the_same_fields() -> None:

@@ -94,8 +94,8 @@ def test_the_noise_of_a_tensor_is_that_of_the_snr(kind: str) -> None:
 def test_channel_gains_of_a_tensor_are_those_of_the_direction_and_the_client() -> None:
     w, sent = analog(kind="ofdm", csi="ls"), values()
     one = w.air.send("up", "x", sent[[3, 5]], np.array([3, 5]), ALL[:2])
-    assert torch.equal(one[1], w.air.send("up", "x", sent[[5]], np.array([5]), ALL[:1])[0])
-    assert not torch.equal(one[1], w.air.send("down", "x", sent[[5]], np.array([5]), ALL[:1])[0])
+    torch.testing.assert_close(one[1], w.air.send("up", "x", sent[[5]], np.array([5]), ALL[:1])[0], rtol=1e-12, atol=0)
+    assert not torch.allclose(one[1], w.air.send("down", "x", sent[[5]], np.array([5]), ALL[:1])[0])
 
 
 # -- accounts --------------------------------------------------------------------------------------------------------

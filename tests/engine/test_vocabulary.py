@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,64 @@ def test_gradients_are_descended_as_an_objective_is(chunk: int, train: dict[str,
     assert set(other_log) == {"loss", "size"} == set(w.session.tally.log)
     sizes = [[2] * (n // 2) + [1] * (n % 2) for n in SIZES]
     assert other_log["size"].tolist() == pytest.approx([sum(s * s for s in mine) / sum(mine) for mine in sizes])
+
+
+def test_a_loss_may_take_gradients_by_the_leaves_of_one_client_as_of_several() -> None:
+    """The squared norm of the gradient as a penalty, in every step: gradients come through what the networks are."""
+
+    def penalised(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        loss = task(model, batch, context)
+        slopes = torch.autograd.grad(loss.sum(), list(model.params.values()), create_graph=True)
+        return loss + torch.stack([g.flatten(1).square().sum(1) for g in slopes]).sum(0)
+
+    ends = []
+    for chunk in (1, 4):
+        w = make(chunk=chunk)
+        ends.append(w.fit(w.population(), penalised).models)
+    assert worlds.gap(*ends) < 1e-12
+    assert worlds.gap(ends[0], w.fit(w.population(), task).models) > 1e-6
+
+
+def looks(model: StackedModel, batch: Batch) -> Tensor:
+    """Zero, from passes without gradients, before which nobody has looked at the leaves."""
+    with torch.no_grad():
+        norm = sum(leaf.flatten(1).square().sum(1) for leaf in model.params.values())
+        return 0 * norm * model(batch, track=False)[1].flatten(1).sum(1)
+
+
+def doubles(model: StackedModel, batch: Batch) -> Tensor:
+    """Zero, from a model whose leaves are all zero: its logits are."""
+    zero = replace(model, params={name: torch.zeros_like(leaf) for name, leaf in model.params.items()})
+    assert not zero(batch, track=False)[1].any()
+    return 0 * batch.count
+
+
+def unites(model: StackedModel, batch: Batch) -> Tensor:
+    """Zero, from the model with tensors that are its own."""
+    one, other = (model(batch, leaves, track=False)[1] for leaves in (model.params | {}, {} | model.params))
+    return 0 * (one - other).flatten(1).sum(1)
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("do", [looks, doubles, unites])
+def test_an_objective_may_do_with_the_leaves_what_it_likes(do: Any, first: int, chunk: int) -> None:
+    """In the first step or from a later one on: the weights' own term has its gradient all the same."""
+
+    def decayed(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        steps.append(1)
+        extra = do(model, batch) if sum(steps) > first else torch.zeros_like(batch.count)
+        weights = torch.stack([leaf.flatten(1).square().sum(1) for leaf in model.params.values()]).sum(0)
+        return task(model, batch, context) + weights + extra
+
+    def usual(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        weights = torch.stack([leaf.flatten(1).square().sum(1) for leaf in model.params.values()]).sum(0)
+        return task(model, batch, context) + weights
+
+    steps: list[int] = []
+    w = make(chunk=chunk)
+    pop = w.population()
+    assert worlds.gap(w.fit(pop, decayed).models, w.fit(pop, usual).models) < 1e-12
 
 
 def test_along_a_gradient_of_ones_every_weight_falls_by_the_rate() -> None:

@@ -95,6 +95,7 @@ def stop(kind: str, out: Path, seconds: float) -> bool:
 
 def main(folder: Path, number: int, kinds: list[str]) -> None:
     """Each kind: `number` ends by SIGTERM."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "short.py").write_text(PLUGIN)
     for kind in kinds:
         rng, begun = random.Random(f"stop {kind}"), time.monotonic()

@@ -10,6 +10,7 @@ from experiments.base import Experiment, Grid
 from experiments.cost import PUBLISHED, client_size, samples, work
 from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.data.load import load
+from semcom.data.registry import DATASETS
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests.worlds import divided
@@ -90,7 +91,8 @@ def test_data_of_unknown_size() -> None:
 
 def test_the_sizes_of_known_datasets() -> None:
     found = load(DataConfig("digits"))
-    assert PUBLISHED["digits"] == (found.train_size, len(found.images) - found.train_size)
+    assert PUBLISHED["digits"] == (found.train_size, len(found.images) - found.train_size, len(found.classes))
+    assert list(PUBLISHED) == [name for name in DATASETS.names() if DATASETS.ships(name)]
 
 
 def test_an_outline_sums_the_runs_of_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,11 @@ from experiments import parallel
 from experiments.base import Experiment, Grid, set_fields
 from experiments.cost import work
 from experiments.parallel import carry_out
+from experiments.progress import describe
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import read_table
 from experiments.sweep import check_data, command, plan, sweep
-from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+from semcom.config import ChannelConfig, ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.runs import limits
 from semcom.runs.checkpoint import load
@@ -220,6 +221,13 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
     # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
     uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
     assert work(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20
+
+
+def test_a_run_is_described_by_what_matters_to_it() -> None:
+    config = resolve(RunConfig(method="local"))
+    assert describe(config) == f"local, shots, awgn 10.0 dB, seed 0, {run_hash(config)}"
+    config = resolve(RunConfig(method="local", channel=ChannelConfig(kind="none")))
+    assert describe(config) == f"local, shots, none, seed 0, {run_hash(config)}"
 
 
 def test_command_leaves_out_what_holds_for_one_machine() -> None:

@@ -19,16 +19,29 @@ ARMS = ("fedavg_ft", "fedprox_ft")
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("tune", ["head", "all"])
 def test_fine_tuning_by_hand(arm: str, tune: str) -> None:
-    """Three full-batch epochs of CE alone, from the aggregate on."""
-    w = toy_world(arm, hyper={"tune_epochs": 3, "tune": tune, **({"mu": 5.0} if arm == "fedprox_ft" else {})})
+    """Three full-batch epochs of CE alone, from the aggregate on, at a rate of their own."""
+    hyper = {"tune": tune, **({"mu": 5.0} if arm == "fedprox_ft" else {})}
+    w = toy_world(arm, hyper=hyper, finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"})
     state, views = ended(w)
     assert list(views) == ["personal", "global"] and views["global"].population is state.model
     for k in (0, 1):
         model = as_toy(state.model, k)
         for _ in range(3):
-            step = model.step(X[k], Y[k], 0.5)
+            step = model.step(X[k], Y[k], 0.7)
             model = model.under(step) if tune == "head" else step
         assert_toy(as_toy(views["personal"].population, k), model)
+
+
+@pytest.mark.parametrize("tune", ["head", "all"])
+def test_the_runs_optimiser_and_schedule_are_not_those_of_fine_tuning(tune: str) -> None:
+    """After round 3 the run's rate is a tenth of what it was, and the models that it gave move as they do without."""
+    found = []
+    for train in ({}, {"lr": 0.3, "momentum": 0.9, "weight_decay": 0.1, "lr_milestones": (2,), "rounds": 3}):
+        w = toy_world("fedavg_ft", hyper={"tune": tune}, finish={"epochs": 3}, train=train)
+        method = METHODS.get("fedavg_ft")(w.config.hyper)
+        w.session.tally.begin(4)
+        found.append(method.finish(method.setup(w), w)["personal"].population)
+    assert gap(*found) == 0
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -46,7 +59,7 @@ def test_zero_mu_is_fedavg_ft() -> None:
 @pytest.mark.parametrize("arm", ARMS)
 def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
     """Then personal is global, in its weights and in every answer."""
-    w = world(arm, hyper={"tune_epochs": 0})
+    w = world(arm, finish={"epochs": 0})
     state, views = ended(w)
     assert views["personal"].population is views["global"].population is state.model
     counts = confusion(w.session, views, None, w.session.draws.federation.test)
@@ -98,17 +111,17 @@ def test_traffic_is_that_of_fedavg(arm: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hyper", "text"),
+    ("fields", "text"),
     [
-        ({"tune_epochs": -1}, "method.tune-epochs: -1 is not a whole number of at least 0"),
-        ({"tune_epochs": 1.5}, "method.tune-epochs: 1.5 is not a whole number"),
-        ({"tune": "body"}, "method.tune: 'body' is not one of head, all"),
+        ({"finish": {"epochs": -1}}, "finish.epochs: -1 is not a whole number of at least 0"),
+        ({"finish": {"epochs": 1.5}}, "finish.epochs: 1.5 is not a whole number"),
+        ({"hyper": {"tune": "body"}}, "method.tune: 'body' is not one of head, all"),
     ],
 )
 @pytest.mark.parametrize("arm", ARMS)
-def test_bad_values_are_refused(arm: str, hyper: dict[str, Any], text: str) -> None:
+def test_bad_values_are_refused(arm: str, fields: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        world(arm, hyper=hyper)
+        world(arm, **fields)
 
 
 def test_a_negative_mu_is_refused() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from semcom.config import ConfigError
+from semcom.config import ConfigError, RunConfig
 from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
+from semcom.runs.resolve import resolve
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import gap, world
@@ -15,7 +16,7 @@ from tests.worlds import gap, world
 
 def test_rounds_and_fine_tuning_by_hand() -> None:
     """Two rounds of two epochs on the body alone, then three on everything, from the aggregated body."""
-    w = toy_world("fedbabu", hyper={"tune_epochs": 3}, train={"local_epochs": 2})
+    w = toy_world("fedbabu", finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"}, train={"local_epochs": 2})
     method = METHODS.get("fedbabu")(w.config.hyper)
     before, *after = rounds(w, method, n=2)
     start = as_toy(before.model, 0)
@@ -30,7 +31,7 @@ def test_rounds_and_fine_tuning_by_hand() -> None:
     for k in (0, 1):
         model = start
         for _ in range(3):
-            model = model.step(X[k], Y[k], 0.5)
+            model = model.step(X[k], Y[k], 0.7)
         assert_toy(as_toy(views["personal"].population, k), model)
 
 
@@ -54,11 +55,22 @@ def test_the_head_is_common() -> None:
 
 def test_no_epochs_are_no_fine_tuning() -> None:
     """Then personal is global, in its weights and in every answer."""
-    w = world("fedbabu", hyper={"tune_epochs": 0})
+    w = world("fedbabu", finish={"epochs": 0})
     state, views = ended(w, n=2)
     assert views["personal"].population is views["global"].population is state.model
     counts = confusion(w.session, views, None, w.session.draws.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
+
+
+def test_heads_that_are_asked_for_leave_its_own_stage_alone() -> None:
+    """Five epochs for whole models, whatever the heads of `finish.kind` are trained for."""
+    tuned = []
+    for finish in ({"epochs": 5}, {"kind": "linear", "epochs": 2}):
+        state, w = play("fedbabu", finish=finish), world("fedbabu", finish=finish)
+        w.session.tally.begin(4)
+        tuned.append(METHODS.get("fedbabu")(w.config.hyper).finish(state, w)["personal"].population)
+    assert gap(*tuned) == 0
+    assert resolve(RunConfig("fedbabu", finish={"kind": "linear"})).finish.epochs == 100
 
 
 def test_fine_tuning_makes_copies() -> None:
@@ -73,7 +85,7 @@ def test_fine_tuning_makes_copies() -> None:
 
 
 def test_tuning_does_not_reach_the_rounds() -> None:
-    assert gap(play("fedbabu", hyper={"tune_epochs": 0}).model, play("fedbabu", hyper={"tune_epochs": 7}).model) == 0
+    assert gap(play("fedbabu", finish={"epochs": 0}).model, play("fedbabu", finish={"epochs": 7}).model) == 0
 
 
 def test_traffic() -> None:
@@ -84,5 +96,5 @@ def test_traffic() -> None:
 
 
 def test_negative_epochs_are_refused() -> None:
-    with pytest.raises(ConfigError, match="method.tune-epochs: -1 is not a whole number of at least 0"):
-        world("fedbabu", hyper={"tune_epochs": -1})
+    with pytest.raises(ConfigError, match="finish.epochs: -1 is not a whole number of at least 0"):
+        world("fedbabu", finish={"epochs": -1})

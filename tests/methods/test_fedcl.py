@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
+from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.fedcl import FedCL
-from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from semcom.models.scg import SCG
+from semcom.runs.checkpoint import restore, state_dict
+from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
 
@@ -43,11 +46,16 @@ def test_round_by_hand() -> None:
         assert_toy(as_toy(after.model, k), type(common)(trained[k].W, common.V, common.b))
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
-def test_scg_step_by_hand(weight_decay: float) -> None:
-    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out; decay is for the clients alone."""
+@pytest.mark.parametrize("train", [{}, {"weight_decay": 0.3}, {"momentum": 0.9}, {"optimizer": "adam"}])
+def test_scg_step_by_hand(train: dict[str, Any]) -> None:
+    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out; decay and momentum are the clients'.
+
+    The SCG's optimiser is theirs, or its own.
+    """
     lr = 0.5
-    start, after = rounds(toy_world("fedcl", lr, train={"weight_decay": weight_decay}))
+    hyper = {"scg_optimizer": "sgd"} if "optimizer" in train else {}
+    start, after = rounds(toy_world("fedcl", lr, train=train, hyper=hyper))
+    assert list(after.moments.tensors()) == []
     t = {n: v.numpy() for n, v in client(start.scg, 0).items()}
     local = np.stack(
         [
@@ -76,6 +84,65 @@ def test_scg_step_by_hand(weight_decay: float) -> None:
         np.testing.assert_allclose(got[name], value, atol=1e-12, err_msg=name)
     h = np.maximum(got["vectors"] @ got["layers.0.weight"].T + got["layers.0.bias"], 0)
     np.testing.assert_allclose(after.centroids.values, h @ got["layers.2.weight"].T + got["layers.2.bias"], atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_adam_of_the_scg_goes_on_from_round_to_round(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rounds are those of one torch.optim.Adam; a State that is restored has its moments too.
+
+    With InfoNCE: the sum of Eq. 9's slopes over the centroids is zero, so Adam would divide rounding by rounding.
+    """
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    train_scg = FedCL._train_scg
+
+    def watched(self: FedCL, state: Any, world: World, means: torch.Tensor, counts: torch.Tensor) -> Any:
+        seen.append((means, counts > 0))
+        return train_scg(self, state, world, means, counts)
+
+    monkeypatch.setattr(FedCL, "_train_scg", watched)
+    w = world("fedcl", hyper={"scg_loss": "infonce", "scg_optimizer": "adam", "scg_lr": 0.1, "scg_steps": steps})
+    method = FedCL(w.config.hyper)
+    states = rounds(w, method, n=3)
+    network = SCG(w.classes, w.features).double()
+    network.load_state_dict(client(states[0].scg, 0))
+    adam = torch.optim.Adam(network.parameters(), 0.1)
+    for means, owned in [pair for pair in seen for _ in range(steps)]:
+        adam.zero_grad()
+        method.scg_loss(means, network(), owned).backward()
+        adam.step()
+    for name, t in network.state_dict().items():
+        torch.testing.assert_close(client(states[-1].scg, 0)[name], t, rtol=0, atol=1e-10)
+    assert float(client(states[-1].moments, 0)["step"]) == 3 * steps
+    w.session.tally.begin(3)
+    again = method.round(restore(states[0], state_dict(states[2])), w)
+    assert torch.equal(flat(again), flat(states[3]))
+
+
+def test_the_centroids_norm_is_logged() -> None:
+    """Of the centroids after the round; of the known ones alone; not where they do nothing."""
+    for centroids in ("scg", "mean"):
+        w = world("fedcl", hyper={"centroids": centroids})
+        after = rounds(w)[-1].centroids
+        assert centroids == "scg" or after.known.all()
+        want = after.values[after.known].square().sum(1).sqrt().mean()
+        assert float(w.session.tally.log["centroids/norm"].mean()) == pytest.approx(float(want), rel=1e-12)
+    w = world("fedcl", hyper={"centroids": "none"})
+    rounds(w)
+    assert "centroids/norm" not in w.session.tally.log
+
+
+@pytest.mark.parametrize(
+    ("task", "regulariser", "warns"),
+    [(0.5, 5.1, True), (0.5, 4.9, False), (0.6, 5.9, False), (0.6, 6.1, True), (0.01, 219.0, True)],
+)
+def test_a_regulariser_that_dominates_is_warned_of(task: float, regulariser: float, warns: bool) -> None:
+    """By more than a factor of 10 and more than 5 nat."""
+    w = world("fedcl")
+    log = {"task": torch.tensor([task, task]), "loss": torch.tensor([task + regulariser] * 2)}
+    FedCL(w.config.hyper)._warn(log, w)
+    text = w.session.tally.warnings.get("regulariser", "")
+    told = f"the regulariser, {regulariser:.3g}, dominates the cross-entropy, {task:.3g};"
+    assert told in text if warns else not text
 
 
 @pytest.mark.parametrize("form", ["letter", "infonce"])

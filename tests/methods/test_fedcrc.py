@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError
+from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, world
@@ -39,6 +40,7 @@ def test_two_rounds_by_hand(kind: str, tau: float) -> None:
     w = toy_world("fedcrc", hyper={"tau": tau, "divergence": kind}, train={"local_epochs": 3}, classes=3)
     before, *after = rounds(w, n=2)
     model, heads, parts = as_toy(before.model, 0), [as_toy(before.personal, k) for k in (0, 1)], [3 / 5, 2 / 5]
+    assert_toy(as_toy(before.own, 1), as_toy(before.personal, 1))
     for state in after:
         guided = []
         for k in (0, 1):
@@ -55,6 +57,7 @@ def test_two_rounds_by_hand(kind: str, tau: float) -> None:
         for k in (0, 1):
             assert_toy(as_toy(state.model, k), model)
             assert_toy(as_toy(state.personal, k), model.under(heads[k]))
+            assert_toy(as_toy(state.own, k), heads[k])  # on the body that it was trained on
 
 
 def test_losses_by_hand() -> None:
@@ -104,6 +107,17 @@ def test_the_own_predictor_does_not_depend_on_the_guided_one() -> None:
     assert gap(one.personal, other.personal) == 0 and gap(one.model, other.model) > 0
 
 
+def test_the_views_of_the_personal_model() -> None:
+    """h_k, after its client's last participation, with the mean body and with the client's own."""
+    w = world("fedcrc", sizes=(7, 5, 3, 6), train={"participation": 0.5})
+    *_, state = rounds(w, n=3)
+    views = METHODS.get("fedcrc")(w.config.hyper).views(state, w)
+    assert [*views] == ["global", "personal", "own_body"]
+    own, mean_body = views["own_body"].population, views["personal"].population
+    assert gap(own.take("encoder.", state.model), mean_body) == 0
+    assert all(gap(own.select(np.array([k])), mean_body.select(np.array([k]))) > 1e-4 for k in w.sample())
+
+
 def test_absent_clients_keep_their_predictor() -> None:
     w = world("fedcrc", sizes=(7, 5, 3, 6), train={"participation": 0.5})
     before, after = rounds(w)
@@ -111,6 +125,8 @@ def test_absent_clients_keep_their_predictor() -> None:
         for name, t in client(before.personal, k).items():
             here = k in w.sample()
             assert torch.equal(client(after.personal, k)[name], t) != (here or name.startswith("encoder.")), (k, name)
+        for name, t in client(before.own, k).items():
+            assert torch.equal(client(after.own, k)[name], t) != (k in w.sample()), (k, name)
 
 
 @pytest.mark.parametrize("init", ["common", "client"])

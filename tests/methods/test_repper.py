@@ -11,18 +11,15 @@ import torch
 from torch.nn import functional
 
 from semcom.config import ConfigError
-from semcom.engine.train.view import confusion
 from semcom.engine.world import World
 from semcom.methods import repper
 from semcom.methods.parts.augment import UNIFORMS, augment
-from semcom.methods.parts.classifiers import fitted
 from semcom.methods.repper import RepPer
-from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, rounds, toy_world
+from tests.methods.arms import X, Y, as_toy, assert_toy, ended, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.methods.parts.test_contrast import gradient
-from tests.worlds import client, gap, ragged, random_federation, world
+from tests.worlds import client, gap, random_federation, world
 
-HEADS: Any = pytest.mark.parametrize("head", ["mlp", "svm", "lr"])
 TAU = 0.4
 
 
@@ -127,41 +124,15 @@ def test_heads_are_neither_trained_nor_sent_in_rounds() -> None:
     assert RepPer(w.config.hyper).views(after, w) == {}
 
 
-@HEADS
-def test_the_end_sends_nothing_and_leaves_the_state(head: str) -> None:
-    w = world("repper", hyper={"head": head})
-    method = RepPer(w.config.hyper)
-    state = rounds(w, method)[-1]
-    before, sent = flat(state).clone(), w.air.counters()
-    w.session.tally.begin(2)
-    (view,) = method.finish(state, w).values()
-    assert torch.equal(flat(state), before)
-    assert {way: w.air.counters()[way] for way in ("up", "down")} == {way: sent[way] for way in ("up", "down")}
-    body = [client(p, 0)["encoder.0.weight"] for p in (state.model, view.population)]
-    assert torch.equal(*body)
-
-
-@HEADS
-def test_only_those_who_are_tested_have_classifiers(head: str) -> None:
-    """The same as among all."""
-    some, everyone = (
-        ended(world("repper", hyper={"head": head}, train={"eval_clients": n}))[1]["personal"] for n in (2, None)
-    )
-    one, other = some.population, everyone.population
-    assert len(one.ids) == 2 and gap(one, other.select(one.ids)) == 0
-    assert all(torch.equal(t, everyone.per_client[name][one.ids]) for name, t in some.per_client.items())
-
-
 def test_the_head_by_hand() -> None:
     """Three full-batch steps of CE on the frozen body, at the head's own rate, whatever the run's optimiser."""
-    hyper = {"head_epochs": 3, "head_lr": 0.7}
-    w = toy_world("repper", hyper=hyper, train={"optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0})
+    train = {"optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0}
+    w = toy_world("repper", finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"}, train=train)
     state, views = ended(w)
     for k in (0, 1):
         want = as_toy(state.model, k)
         for _ in range(3):
-            step = want.step(X[k], Y[k], 0.7)
-            want = Toy(want.W, step.V, step.b)
+            want = want.under(want.step(X[k], Y[k], 0.7))
         assert_toy(as_toy(views["personal"].population, k), want)
 
 
@@ -171,55 +142,13 @@ def test_the_runs_schedule_leaves_the_heads_rate_alone() -> None:
     assert gap(a, b) == 0 and [w.optimizer().lr for w in worlds] == pytest.approx([0.5, 0.05])
 
 
-@pytest.mark.parametrize("head", ["svm", "lr"])
-def test_classifiers_of_scikit_learn_by_hand(head: Any) -> None:
-    w = toy_world("repper", hyper={"head": head})
+@pytest.mark.parametrize("init", ["common", "client"])
+def test_heads_begin_as_those_of_the_models(init: str) -> None:
+    """Without an epoch, a client's head is the one that it has had since the start."""
+    w = world("repper", model={"init": init}, finish={"epochs": 0})
     state, views = ended(w)
-    rows = views["personal"].per_client
-    for k in (0, 1):
-        weight, bias = fitted(head, as_toy(state.model, k).features(X[k]), Y[k])
-        np.testing.assert_allclose(rows["weight"][k], weight, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(rows["bias"][k], bias, rtol=0, atol=1e-6)
-
-
-@HEADS
-def test_clients_permute_at_the_end(head: str) -> None:
-    """Relabelled clients have the same classifiers and answers; no draw belongs to an id here."""
-    data, swap = random_federation((7, 5, 3)), [2, 0, 1]
-    tables = {
-        name: dataclasses.replace(ragged([len(table[k]) for k in swap]), flat=torch.cat([table[k] for k in swap]))
-        for name, table in (("train", data.train), ("test", data.test))
-    }
-    found = []
-    for d in (data, dataclasses.replace(data, **tables, owned=data.owned[swap])):
-        w = world("repper", data=d, hyper={"head": head}, channel={"kind": "ideal"}, train={"batch_size": 50}, chunk=2)
-        _, views = ended(w, n=0)  # views of the initial body: augmentations are drawn by id
-        view = views["personal"]
-        kept = [view.population.named("head."), dict(view.per_client)]
-        found.append((kept, confusion(w.session, views, None, d.test)["personal"]))
-    (one, counts), (other, swapped) = found
-    for a, b in zip(one, other, strict=True):
-        assert all(torch.allclose(a[name][swap], b[name], rtol=0, atol=1e-6) for name in a)
-    assert torch.equal(counts[swap], swapped)
-
-
-@HEADS
-def test_a_client_with_one_class(head: str) -> None:
-    """It answers with its class, always; others never with a class that they have not seen (`svm` and `lr`)."""
-    data = random_federation((6, 6, 6), classes=3)
-    labels = data.labels.clone()
-    labels[data.train[0]] = 2
-    labels[data.train[1]] = torch.tensor([0, 1]).repeat(3)
-    owned = np.array([[0, 0, 1], [1, 1, 0], [*data.owned[2]]], dtype=bool)
-    w = world(
-        "repper",
-        data=dataclasses.replace(data, labels=labels, owned=owned),
-        hyper={"head": head, **({"head_lr": 1.0, "head_epochs": 50} if head == "mlp" else {})},
-    )
-    _, views = ended(w)
-    answers = confusion(w.session, views, None, w.session.draws.federation.test)["personal"].sum(1)
-    assert answers[0].tolist() == [0, 0, len(w.session.draws.federation.test[0])]
-    assert head == "mlp" or answers[1, 2] == 0
+    for name, t in views["personal"].population.named("head.").items():
+        assert torch.equal(t, state.model.named("head.")[name])
 
 
 def test_distinct_labels_are_simclr() -> None:
@@ -271,9 +200,6 @@ def test_inside_is_below_outside() -> None:
         ({"tau": 0.0}, "method.tau: 0.0 is not a positive number"),
         ({"form": "both"}, "method.form: 'both' is not one of inside, outside"),
         ({"crop": 1.5}, r"method.crop: 1.5 is not a number in \(0, 1\]"),
-        ({"head": "knn"}, "method.head: 'knn' is not one of mlp, svm, lr"),
-        ({"head_epochs": 0}, "method.head-epochs: 0 is not a whole number of at least 1"),
-        ({"head_lr": -0.1}, "method.head-lr: -0.1 is not a positive number"),
     ],
 )
 def test_bad_values_are_refused(hyper: dict[str, Any], text: str) -> None:
@@ -286,16 +212,3 @@ def test_the_papers_setting() -> None:
     t = w.config.train
     assert (t.optimizer, t.lr, t.weight_decay, t.batch_size, t.local_epochs) == ("adam", 1e-3, 1e-4, 256, 10)
     assert (t.rounds, t.participation, w.config.hyper.tau) == (100, 0.4, 0.1)
-
-
-@HEADS
-def test_chunks_agree_at_the_end(head: str) -> None:
-    found = []
-    for chunk in (1, 2, 3):
-        _, views = ended(world("repper", chunk=chunk, hyper={"head": head}))
-        view = views["personal"]
-        found.append(
-            torch.cat([t.flatten() for t in (*view.population.named("head.").values(), *view.per_client.values())])
-        )
-    for other in found[1:]:
-        torch.testing.assert_close(found[0], other, rtol=0, atol=1e-6 if head != "mlp" else 1e-10)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
+from semcom.config import ConfigError, ModelConfig, RunConfig
 from semcom.models.dropout import Dropout
 from semcom.models.own import own_layers
-from semcom.models.registry import ENCODERS
+from semcom.models.registry import ENCODERS, ends_in, own_features
+from semcom.runs.resolve import resolve
 from tests import worlds
 from tests.methods.arms import rounds
 
@@ -26,12 +29,12 @@ def own_generator() -> object:
 Weights = Mapping[str, Tensor]
 
 
-def plain_cnn(w: Weights, x: Tensor) -> Tensor:
-    """Convolution, ReLU, pool, twice; a matrix over (channel, row, column); ReLU."""
+def plain_cnn_linear(w: Weights, x: Tensor) -> Tensor:
+    """Convolution, ReLU, pool, twice; a matrix over (channel, row, column)."""
     for layer in ("0", "3"):
         x = functional.max_pool2d(functional.conv2d(x, w[f"{layer}.weight"], w[f"{layer}.bias"]).relu(), 2)
     matrix = w["7.weight"].unflatten(1, (5, 5, 64)).movedim(-1, 1).flatten(1)
-    return functional.linear(x.flatten(1), matrix, w["7.bias"]).relu()
+    return functional.linear(x.flatten(1), matrix, w["7.bias"])
 
 
 def norm(w: Weights, name: str, x: Tensor) -> Tensor:
@@ -89,16 +92,34 @@ def plain_mobilenet(w: Weights, x: Tensor) -> Tensor:
     return functional.linear(widen("0.18", x).mean((2, 3)), w["3.weight"], w["3.bias"])
 
 
+HALVED = (2, 4, 6, 12)
+"""Howard et al. 2017, Table 1: those of the 13 separable convolutions that halve the sides of their maps."""
+
+
+def plain_mobilenet_v1(w: Weights, x: Tensor) -> Tensor:
+    """A convolution; 13 times a filter for each channel and a 1x1 convolution; the mean over the positions."""
+    x = norm(w, "1", functional.conv2d(x, w["0.weight"], padding=1)).relu()
+    for block in range(1, 14):
+        at, stride = 6 * block - 3, 2 if block in HALVED else 1
+        filters = w[f"{at}.weight"]
+        x = functional.conv2d(x, filters, stride=stride, padding=1, groups=len(filters))
+        x = norm(w, f"{at + 1}", x).relu()
+        x = norm(w, f"{at + 4}", functional.conv2d(x, w[f"{at + 3}.weight"])).relu()
+    return x.mean((2, 3))
+
+
 PLAIN: Mapping[str, Callable[[Weights, Tensor], Tensor]] = {
-    "cnn": plain_cnn,
+    "cnn": lambda w, x: plain_cnn_linear(w, x).relu(),
+    "cnn-linear": plain_cnn_linear,
     "conv4": plain_conv4,
     "resnet18": lambda w, x: plain_resnet(w, x, (2, 2, 2, 2)),
     "resnet34": lambda w, x: plain_resnet(w, x, (3, 4, 6, 3)),
     "mobilenet": plain_mobilenet,
+    "mobilenet-v1": plain_mobilenet_v1,
 }
-SIDE = {"resnet18": 16, "resnet34": 16}
+SIDE = {name: 16 for name in ENCODERS.names() if name.startswith("resnet")}
 """Of images for networks that take any size and their time; 32 for the others."""
-SIZES = {"mobilenet": ((3, 2, 2), 3)}
+SIZES = {name: ((3, 2, 2), 3) for name in PLAIN if name.startswith("mobilenet")}
 """Training samples of three clients and the mini-batch, for the chunks; `((3, 2, 1), 2)` for the others.
 
 One sample is four numbers a channel at MobileNet's end: BatchNorm over it alone, layer by layer, makes 1e-9 of a
@@ -109,7 +130,7 @@ rounding.
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("name", PLAIN)
 def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.memory_format) -> None:
-    net = own_layers(ENCODERS.get(name)(3, 6)).double()
+    net = own_layers(built(name, 3, 6)).double()
     side = SIDE.get(name, 32)
     x = torch.randn(2, 3, side, side, dtype=torch.float64)
     features = net(x.contiguous(memory_format=layout))
@@ -123,7 +144,7 @@ def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.m
 
 def test_sizes_by_hand() -> None:
     """32 (75 + 1) + 64 (800 + 1) + 512 (1600 + 1) and its 10-class head; torchvision's networks with other ends."""
-    size = {name: numbers(name, 512) for name in PLAIN}
+    size = {name: numbers(name, 512) for name in PLAIN if name != "mobilenet-v1"}
     assert size["cnn"] == 873_408 and size["cnn"] + 10 * 513 == 878_538
     assert size["conv4"] == 9 * 64 * (3 + 3 * 64) + 4 * 2 * 64 + 512 * 257
     ends = -1000 * 513 + 512 * 513 - 64 * 3 * 49 + 64 * 3 * 9
@@ -131,36 +152,106 @@ def test_sizes_by_hand() -> None:
     assert size["mobilenet"] == 3_504_872 - 1000 * 1281 + 512 * 1281
 
 
+def test_sizes_in_the_literature() -> None:
+    """With ten classes, the CIFAR-10 ResNets of many repositories; Keras's MobileNet without its classifier."""
+    assert numbers("resnet18-pooled", 512) + 10 * 513 == 11_173_962
+    assert numbers("resnet34-pooled", 512) + 10 * 513 == 21_282_122
+    running = 2 * (32 + 2 * (32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024) + 1024 - 32)
+    assert numbers("mobilenet-v1", 1024) == 3_228_864 - running and running == 21_888
+    assert numbers("cnn-linear", 128) == numbers("cnn", 128)
+
+
 def numbers(name: str, features: int) -> int:
     """Parameters of an encoder of three channels."""
     return sum(p.numel() for p in ENCODERS.get(name)(3, features).parameters())
 
 
-def test_four_convolutions_of_256_features_end_there() -> None:
-    """FedBABU's body: with a linear head, four convolutions and one fully-connected layer."""
-    net = ENCODERS.get("conv4")(3, 256)
-    assert not [m for m in net.modules() if isinstance(m, nn.Linear)]
-    assert numbers("conv4", 256) == 112_832
-    x = torch.randn(2, 3, 32, 32)
-    torch.testing.assert_close(net(x), nn.Sequential(*list(net.children())[:-1])(x).movedim(1, -1).flatten(1))
+def built(name: str, channels: int, features: int) -> nn.Module:
+    """An encoder with so many features, or with its own number."""
+    encoder = ENCODERS.get(name)
+    return encoder(channels, own_features(encoder) or features)
 
 
-def test_dropout_is_on_the_features() -> None:
-    """The same draws make the same network; FedCoSR's and FedCRL's has k = 128."""
-    net, plain = (ENCODERS.get(name)(3, 128) for name in ("cnn-dropout", "cnn"))
-    plain.load_state_dict(net.state_dict())
-    assert numbers("cnn-dropout", 128) == 32 * 76 + 64 * 801 + 128 * 1601
-    own, x = own_layers(net), torch.randn(2, 3, 32, 32)
-    features, layer = plain(x), own[-1]
-    assert isinstance(layer, Dropout) and layer.p == 0.3
-    assert torch.equal(own.eval()(x), features) and layer.units == (128,)
-    layer.keep = torch.rand(2, 128) < 0.5
-    torch.testing.assert_close(own.train()(x), features * layer.keep / 0.7)
+@pytest.mark.parametrize(("name", "end"), [("cnn-linear", nn.Linear), ("cnn", nn.ReLU), ("cnn-dropout", nn.Dropout)])
+def test_only_the_linear_end_gives_negative_features(name: str, end: type) -> None:
+    """FedCoSR's and FedCRL's text: convolution, ReLU, pool, twice; flattened, a layer with k outputs."""
+    net = ENCODERS.get(name)(3, 128)
+    *_, last = net.children()
+    features = net.eval()(torch.randn(8, 3, 32, 32))
+    assert isinstance(last, end) and bool((features < 0).any()) == (name == "cnn-linear")
+    assert [type(m) for m in net.modules()].count(nn.ReLU) == 2 + (name != "cnn-linear")
+
+
+SHIPPED = [name for name in ENCODERS.names() if not name.startswith("test-")]
+POOLED = {"resnet18-pooled": 512, "resnet34-pooled": 512, "mobilenet-v1": 1024}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_encoders_that_end_in_a_pool_say_so(name: str) -> None:
+    """Their features are means of what a ReLU lets through, on images of any size."""
+    encoder = ENCODERS.get(name)
+    assert own_features(encoder) == POOLED.get(name)
+    if name in POOLED:
+        net = encoder(1).eval()
+        assert not [m for m in net.modules() if isinstance(m, nn.Linear)]
+        for side in (32, 48):
+            features = net(torch.randn(2, 1, side, side))
+            assert features.shape == (2, POOLED[name]) and features.min() >= 0 and features.std() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+def test_a_pooled_resnet_is_the_other_one_without_its_last_layer(name: str) -> None:
+    whole, pooled = (built(kind, 3, 6).eval() for kind in (name, f"{name}-pooled"))
+    last = whole.get_submodule("fc")
+    weights = {n: t for n, t in whole.state_dict().items() if not n.startswith("fc.")}
+    pooled.load_state_dict(weights)
+    x = torch.randn(2, 3, 16, 16)
+    torch.testing.assert_close(last(pooled(x)), whole(x))
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_a_number_of_features_that_is_not_theirs_is_refused(name: str) -> None:
+    d = POOLED[name]
+    assert resolve(RunConfig(method="local", model=ModelConfig(name, features=d))).model.features == d
+    with pytest.raises(ConfigError, match=f"^model.features: 64 is not the {d} features of {name}; give {d}$"):
+        resolve(RunConfig(method="local", model=ModelConfig(name)))
+    with pytest.raises(ConfigError, match=f"^model.features: 64 is not the {d} features of {name}; give {d}$"):
+        resolve(RunConfig(method="local", model=ModelConfig(f"cnn,{name}")))
+
+
+def test_encoders_that_end_in_different_numbers_are_refused() -> None:
+    model = ModelConfig("resnet18-pooled,mobilenet-v1,resnet34-pooled", features=512)
+    given = "resnet18-pooled 512 and mobilenet-v1 1024 and resnet34-pooled 512"
+    with pytest.raises(
+        ConfigError, match=f"^model.encoder: the clients need one number of features; these give: {given}$"
+    ):
+        resolve(RunConfig(method="local", model=model))
+
+
+def test_an_encoder_of_one_s_own_can_end_in_its_own_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
+    ENCODERS.register("test-end")(ends_in(6)(lambda channels, features: nn.Identity()))
+    with pytest.raises(ConfigError, match="^model.features: 64 is not the 6 features of test-end; give 6$"):
+        resolve(RunConfig(method="local", model=ModelConfig("test-end")))
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith("resnet34")])
+def test_a_stack_of_clients_is_as_each_alone(name: str) -> None:
+    """vmap over two clients' weights and images against one pass for each, in training mode."""
+    nets = [own_layers(built(name, 3, 6)).double().train() for _ in range(2)]
+    for layer in (m for net in nets for m in net.modules() if isinstance(m, Dropout)):
+        layer.keep = torch.ones(2, 6, dtype=torch.float64)
+    side = SIDE.get(name, 32)
+    x = torch.randn(2, 2, 3, side, side, dtype=torch.float64)
+    params, buffers = stack_module_state(nets)  # type: ignore[arg-type]
+    stacked = vmap(lambda p, b, some: functional_call(nets[0], (p, b), (some,)))(params, buffers, x)
+    alone = torch.stack([net(some) for net, some in zip(nets, x, strict=True)])
+    torch.testing.assert_close(stacked, alone)
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_channels_and_features(name: str) -> None:
-    assert ENCODERS.get(name)(1, 10)(torch.randn(2, 1, 32, 32)).shape == (2, 10)
+    assert built(name, 1, 10)(torch.randn(2, 1, 32, 32)).shape == (2, POOLED.get(name, 10))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet34", "mobilenet"])
@@ -173,7 +264,7 @@ def test_the_stem_starts_like_torchvisions(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error:There is a performance drop")
-@pytest.mark.parametrize("name", ["cnn", "cnn-dropout", "conv4", "resnet18", "mobilenet"])
+@pytest.mark.parametrize("name", ["cnn", "cnn-dropout", "conv4", "resnet18", "mobilenet", "mobilenet-v1"])
 def test_a_chunk_does_not_change_the_numbers(name: str) -> None:
     """Clients of 3, 2 and 1 samples in batches of 2: padded rows, partial batches and finished clients."""
     (sizes, batch), tests, side = SIZES.get(name, ((3, 2, 1), 2)), (1, 1, 1), SIDE.get(name, 32)
@@ -183,6 +274,7 @@ def test_a_chunk_does_not_change_the_numbers(name: str) -> None:
     own, other = worlds.ragged(sizes), worlds.ragged(tests, sum(sizes))
     data = worlds.federation(images, torch.arange(total) % 3, own, other, classes=3)
     settings = {"encoder": name, "data": data, "train": {"batch_size": batch, "optimizer": "sgd"}}
+    settings["model"] = {"features": POOLED.get(name, 4)}
     start, one = rounds(worlds.world(chunk=1, **settings))
     _, three = rounds(worlds.world(chunk=3, **settings))
     assert worlds.gap(one.model, three.model) < 1e-10

@@ -246,5 +246,5 @@ def test_steps_that_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
         Phase(steps=2**21 + 1).sizes(0, 5, schedule)
     assert len(Phase(steps=2**21).sizes(0, 5, schedule)) == 2**21 and len(asked) == 2
     monkeypatch.undo()
-    with pytest.raises(RunError, match="^finish: there is not enough memory: .* GiB more were wanted; last good state"):
-        run(RunConfig(**tiny(method="fedbabu", hyper={"tune_epochs": 10**12})))
+    with pytest.raises(RunError, match="^round 1: there is not enough memory: .* GiB more were wanted; last good"):
+        run(RunConfig(**tiny(method="fedrep", hyper={"head_epochs": 10**12})))

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 import torch
 
+from semcom.cli import flags
+from semcom.cli import main as cli
 from semcom.cli import printing as report
-from semcom.config import RunConfig, RunError
+from semcom.config import FINISH, ConfigError, FinishConfig, RunConfig, RunError
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.folder import CHECKPOINT, SUMMARY
+from semcom.runs.resolve import resolve
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -185,6 +188,116 @@ def test_divergence_in_the_last_stage_names_it(tmp_path: Path, monkeypatch: pyte
     )
 
 
+# -- finish.kind -----------------------------------------------------------------------------------------------------
+
+KINDS: Any = pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
+ARMS = ["local", "fedavg", "fedper", "lg_fedavg", "fedcl", "fedproto", "perfedavg", "fedcosr", "repper", "test-tuned"]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_method_can_have_classifiers_of_its_clients_own(arm: str) -> None:
+    """They are the headline; nothing else moves by them. They see the encoders of the method's headline."""
+    train = {"rounds": 2, "eval_clients": 3}
+    plain, own = (run(worlds.request(arm, train=train, finish=f)) for f in ({}, {"kind": "lr"}))
+    headline = next(iter(plain.views))
+    assert list(own.summary["views"]) == ["finished", *plain.summary["views"]] == list(own.views)
+    assert own.summary["accuracy"] == own.summary["finish"]["views"]["finished"]["accuracy"]
+    for name in plain.summary["views"]:
+        assert own.summary["views"][name] == plain.summary["views"][name]
+    assert own.summary["traffic"] == plain.summary["traffic"] and own.summary["samples"] == plain.summary["samples"]
+    body = own.views["finished"].population
+    assert body.ids.tolist() == own.world.tested().tolist() and len(body.ids) == 3
+    before = plain.views[headline].population.select(body.ids)
+    for name, t in body.named("encoder.").items():
+        assert torch.equal(t, before.named("encoder.")[name])
+
+
+@KINDS
+def test_predictions_are_those_of_the_finished_models(kind: str, tmp_path: Path) -> None:
+    """Also of a run that was finished before, which trains them again."""
+    settings = {} if kind in ("svm", "lr") else {"epochs": 5, "lr": 0.2, "optimizer": "sgd"}
+    finish = {"kind": kind, **settings}
+    config = worlds.request("fedper", channel={"kind": "ideal"}, finish=finish, out=str(tmp_path))
+    first, again = run(config), run(config)
+    federation = first.federation
+    for k in range(4):
+        index = federation.test[k]
+        answers = first.predict(k, federation.images[index])
+        hit = float((answers == federation.labels[index]).double().mean())
+        assert first.summary["finish"]["views"]["finished"]["clients"][k] == pytest.approx(hit)
+        assert torch.equal(answers, again.predict(k, federation.images[index]))
+    usual = first.predict(0, federation.images, "personal")
+    assert not torch.equal(usual, first.predict(0, federation.images))
+
+
+def test_linear_is_what_repper_does_itself() -> None:
+    result = run(worlds.request("repper", train={"eval_every": 10}, finish={"kind": "linear", "epochs": 5}))
+    row = result.summary["finish"]
+    assert list(row["views"]) == ["finished", "personal"] and row["views"]["finished"] == row["views"]["personal"]
+    assert row["finished/loss"] == row["head/loss"] > 0
+
+
+def test_the_defaults_train_to_convergence() -> None:
+    """On digits, after a schedule that has ended: a head is as good as logistic regression on the same features."""
+    train = {"rounds": 3, "batch_size": 15, "lr_milestones": (2, 3), "lr_decay": 0.01, "eval_every": 10}
+    config = RunConfig("repper", clients=6, model={"encoder": "dcgan-narrow"}, train=train, finish={"kind": "lr"})  # type: ignore[arg-type]
+    views = run(config).summary["views"]
+    assert views["finished"]["accuracy"] > 0.7 and views["personal"]["accuracy"] > views["finished"]["accuracy"] - 0.03
+
+
+@KINDS
+def test_new_clients_have_the_same_kind_of_classifier(kind: str) -> None:
+    """And receive the model as the rounds left it, whatever the others made of it."""
+    options: dict[str, Any] = {"clients": 3, "new_clients": 2}
+    plain, own = (run(worlds.request("local", finish=f, **options)) for f in ({}, {"kind": kind}))
+    a, b = plain.summary["new_clients"], own.summary["new_clients"]
+    assert a["global"] == b["global"] and (a["head"] == b["head"]) == (kind == "linear")
+
+
+def test_what_a_run_without_a_last_stage_is_does_not_depend_on_the_defaults() -> None:
+    """Fields without an effect stay open, in the configuration and in its hash; the others are filled."""
+
+    def resolved(method: str, **options: Any) -> dict[str, Any]:
+        return vars(resolve(RunConfig(method, **options)).finish)
+
+    empty = {"kind": None, "epochs": None, "lr": None, "optimizer": None}
+    assert resolved("local") == resolved("test-tuned") == empty
+    assert resolved("local", finish={"kind": "svm"}) == {**empty, "kind": "svm"}
+    assert resolved("local", finish=FINISH) == empty  # a default is never refused
+    assert resolved("local", finish={"kind": "mlp", "lr": 0.5}) == {"kind": "mlp", **FINISH, "lr": 0.5}
+    assert resolved("repper") == resolved("fedavg_ft") == {"kind": None, **FINISH}
+    assert resolved("fedbabu") == {"kind": None, **FINISH, "epochs": 5}  # its paper's number
+    assert resolved("local", new_clients=2) == {**empty, **FINISH, "epochs": None}
+    assert resolved("fedavg_ft", finish={"epochs": 0}) == {**empty, "epochs": 0}
+
+
+@pytest.mark.parametrize(
+    ("finish", "message"),
+    [
+        ({"kind": "knn"}, "finish.kind: 'knn' is unknown: known are linear, mlp, svm, lr"),
+        ({"kind": "linaer"}, "finish.kind: 'linaer' is unknown: did you mean 'linear'? known are linear, mlp, svm, lr"),
+        ({"kind": "linear", "epochs": -1}, "finish.epochs: -1 is not a whole number of at least 0"),
+        ({"kind": "linear", "lr": 0.0}, "finish.lr: 0.0 is not a positive number"),
+        ({"kind": "linear", "optimizer": "rprop"}, "finish.optimizer: 'rprop' is not one of adam, sgd"),
+        ({"kind": "linear", "epochs": 10**12}, "finish.epochs: 1000000000000 is too large: "),
+    ],
+)
+def test_a_last_stage_that_cannot_be_is_refused(finish: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request("local", finish=finish))
+    assert one_line(error.value).startswith(message)
+
+
+def test_the_flag_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--finish svm` is `--finish.kind svm`."""
+    for flag in ("--finish", "--finish.kind"):
+        assert flags.read_train(flags.read_early(["local", flag, "svm"])).finish == FinishConfig("svm")
+        assert cli.main(["train", "local", flag]) == 2
+        assert capsys.readouterr().err == "semcom: error: finish.kind: no value is given\n"
+    assert cli.main(["train", "local", "--finish.epoch", "3"]) == 2
+    assert "did you mean --finish.epochs?" in capsys.readouterr().err
+
+
 # -- kills -----------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +306,8 @@ def request(folder: Path | None, **options: Any) -> RunConfig:
     options["plugins"] = ("tests.worlds", "tests.runs.test_finish")
     out = None if folder is None else str(folder)
     train = {"rounds": 3, "participation": 0.75, **({} if out is None else {"checkpoint_every": 2})}
-    return worlds.request("test-tuned", out=out, clients=4, new_clients=2, new_steps=3, chunk=1, train=train, **options)
+    usual = {"clients": 4, "new_clients": 2, "new_steps": 3, "chunk": 1, "finish": {"kind": "mlp", "epochs": 3}}
+    return worlds.request("test-tuned", out=out, train=train, **{**usual, **options})
 
 
 def die(folder: str, where: str) -> None:
@@ -230,8 +344,12 @@ def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(where: st
     assert all(torch.equal(a, b) for a, b in zip(weights(again), weights(whole), strict=True))
 
 
-def test_the_last_stage_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
-    one, two = run(request(None)), run(request(tmp_path, processes=2))
+@pytest.mark.parametrize("kind", ["mlp", "lr"])
+def test_the_last_stage_on_two_processes_is_that_on_one(kind: str, tmp_path: Path) -> None:
+    finish = {"kind": kind, **({"epochs": 3} if kind == "mlp" else {})}
+    new: dict[str, Any] = {"finish": finish, "new_steps": 3 if kind == "mlp" else 100}
+    one, two = run(request(None, **new)), run(request(tmp_path, processes=2, **new))
+    assert list(one.views)[0] == "finished"
     assert one.summary["finish"]["views"] == two.summary["finish"]["views"]
     assert one.summary["new_clients"] == two.summary["new_clients"]
     assert one.summary["views"] == json.loads((tmp_path / SUMMARY).read_text())["views"]

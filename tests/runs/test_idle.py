@@ -29,7 +29,7 @@ def refused(method: str, **fields: Any) -> str:
     return str(error.value)
 
 
-SHOTS, OFDM = {"kind": "shots"}, {"kind": "ofdm"}
+SHOTS, OFDM, NONE = {"kind": "shots"}, {"kind": "ofdm"}, {"kind": "none"}
 IDLE: list[tuple[str, dict[str, Any], str]] = [
     # partitions
     ("local", {"partition": {"beta": 0.5}}, "partition.beta: not for shots, which takes ways, shots,"),
@@ -43,7 +43,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "partition.test-fraction: 0.5 has no effect with partition.test own; it has one with merged",
     ),
     ("local", {"partition": {"scarce_fraction": 0.5}}, "partition.scarce-fraction: 0.5 has no effect, as no client is"),
-    ("local", {"data": {"size": 64}}, "data.size: not for digits, which takes no options"),
+    ("local", {"data": {"width": 64}}, "data.width: not for digits, which takes no options"),
     ("local", {"partition": {"scarce": (1, 2, 1)}}, "partition.scarce: client 1 is named twice"),
     # schedules, networks
     ("fedavg", {"model": {"init": "client"}}, "model.init: 'client' has no effect, as fedavg does not use it"),
@@ -62,6 +62,26 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         {"channel": {"kind": "ideal", "snr_db": 3.0}},
         "channel.snr-db: 3.0 has no effect, as ideal has no noise",
     ),
+    (
+        "fedcl",
+        {"channel": {"kind": "none", "snr_db": 3.0}},
+        "channel.snr-db: 3.0 has no effect, as there is no channel with channel.kind none; leave it out",
+    ),
+    ("fedcl", {"channel": {**NONE, "test_snr_db": 3.0}}, "channel.test-snr-db: 3.0 has no effect, as there is no"),
+    ("fedcl", {"channel": {**NONE, "downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect, as there is"),
+    ("fedcl", {"channel": {**NONE, "downlink": "ideal"}}, "channel.downlink: not for none, which takes no options"),
+    ("fedavg", {"channel": {**NONE, "power": "free"}}, "channel.power: not for none, which takes no options"),
+    ("fedavg", {"channel": NONE, "air": {"parameters": "analog"}}, "air.parameters: 'analog' has no effect, as there"),
+    ("fedcl", {"channel": NONE, "air": {"bits_per_use": 4.0}}, "air.bits-per-use: 4.0 has no effect, as there is no"),
+    ("fedcl", {"channel": NONE, "air": {"bandwidth_hz": 2e6}}, "air.bandwidth-hz: 2000000.0 has no effect, as there"),
+    ("fedavg", {"channel": NONE, "air": {"symbol_energy": 2.0}}, "air.symbol-energy: 2.0 has no effect, as there is"),
+    (
+        "local",
+        {"channel": NONE, "train": {"through_link": False}},
+        "train.through-link: False has no effect, as there is no channel with channel.kind none; leave it out",
+    ),
+    ("fedavg", {"channel": {**OFDM, "power": "free"}}, "channel.power: not for ofdm, which takes"),
+    ("fedavg", {"channel": {"power": "loud"}}, "channel.power: 'loud' is not one of normalised, free"),
     ("fedcl", {"channel": {"kind": "ideal", "test_snr_db": 3.0}}, "channel.test-snr-db: 3.0 has no effect"),
     ("fedcl", {"channel": {"kind": "ideal", "downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect"),
     ("fedcl", {"channel": {"downlink": "ideal", "downlink_snr_db": 3.0}}, "channel.downlink-snr-db: 3.0 has no effect"),
@@ -133,9 +153,48 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
         "method.delta: 0.5 has no effect with method.variant fo; it has one",
     ),
     ("fedcosr", {"hyper": {"local_aggregation": False, "gamma": 0.5}}, "method.gamma: 0.5 has no effect"),
-    ("repper", {"hyper": {"head": "svm", "head_lr": 0.5}}, "method.head-lr: 0.5 has no effect with method.head svm"),
-    ("repper", {"hyper": {"head": "lr", "head_epochs": 3}}, "method.head-epochs: 3 has no effect"),
-    ("repper", {"hyper": {"head": "svm"}, "model": {"head": "mlp"}}, "model.head: 'mlp' has no effect, as repper does"),
+    # the last stage
+    (
+        "local",
+        {"finish": {"epochs": 5}},
+        "finish.epochs: 5 has no effect, as local trains nothing after the rounds with",
+    ),
+    (
+        "fedavg",
+        {"finish": {"lr": 0.7}},
+        "finish.lr: 0.7 has no effect, as fedavg trains nothing after the rounds without",
+    ),
+    (
+        "local",
+        {"finish": {"kind": "svm", "epochs": 5}},
+        "finish.epochs: 5 has no effect, as svm is not trained in epochs",
+    ),
+    ("local", {"finish": {"kind": "lr", "lr": 0.7}}, "finish.lr: 0.7 has no effect, as lr is not trained"),
+    (
+        "repper",
+        {"finish": {"epochs": 0, "lr": 0.5}},
+        "finish.lr: 0.5 has no effect, as finish.epochs is 0; leave it out",
+    ),
+    (
+        "local",
+        {"finish": {"epochs": 5}, "new_clients": 2},
+        "finish.epochs: 5 has no effect, as new clients train for new",
+    ),
+    (
+        "local",
+        {"finish": {"kind": "svm"}, "new_clients": 2, "new_steps": 5},
+        "new-steps: 5 has no effect, as svm is not",
+    ),
+    (
+        "fedavg",
+        {"finish": {"kind": "svm"}, "model": {"init": "client"}},
+        "model.init: 'client' has no effect, as fedavg",
+    ),
+    (
+        "perfedavg",
+        {"train": {"lr": 0.5}, "new_clients": 2},
+        "train.lr: 0.5 has no effect, as perfedavg does not use it",
+    ),
 ]
 
 
@@ -157,7 +216,13 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
     ("fedproto", {"air": {"bits_per_float": 16, "bits_per_use": 4.0}}),
     ("fedavg", {"channel": {"kind": "ideal"}, "air": {"parameters": "analog"}}),  # it is counted otherwise
     ("local", {"train": {"through_link": False}}),
-    ("perfedavg", {"train": {"lr": 0.5}, "new_clients": 2}),  # whose heads are trained at that rate
+    ("fedavg", {"channel": {"kind": "none"}, "air": {"bits_per_float": 16}}),  # bits are counted all the same
+    ("local", {"channel": {"power": "free", "snr_db": 3.0}, "train": {"through_link": False}}),
+    ("perfedavg", {"finish": {"lr": 0.5}, "new_clients": 2}),  # whose heads are trained at that rate
+    ("local", {"finish": {"kind": "linear", "lr": 0.5, "epochs": 3, "optimizer": "adam"}}),
+    ("repper", {"finish": {"kind": "svm", "epochs": 3}}),  # beside which its own heads are trained
+    ("repper", {"finish": {"epochs": 0, "lr": 0.5}, "new_clients": 2}),
+    ("fedavg", {"finish": {"kind": "mlp"}, "model": {"init": "client"}}),  # with which the heads begin
     ("perfedavg", {"train": {"lr_milestones": (5,)}}),
     ("fedavg", {"train": {"eval_clients": 19}}),
     ("fedcl", {"hyper": {"centroids": "none", "lam": 0.0}}),  # what holds anyway
@@ -166,7 +231,7 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
     ("fedcl", {"hyper": {"scg_loss": "infonce", "tau": 0.5}}),
     ("moon", {"hyper": {"mu": 0.5, "tau": 2.0}}),
     ("fedala", {"hyper": {"p": 1, "eta": 2.0, "s": 0.5, "cap": 3}}),
-    ("repper", {"hyper": {"head_lr": 0.5}, "model": {"head": "mlp"}}),
+    ("repper", {"finish": {"lr": 0.5}, "model": {"head": "mlp"}}),
 ]
 
 
@@ -176,7 +241,7 @@ def test_a_setting_that_has_an_effect_is_not(method: str, fields: dict[str, Any]
     assert resolve(from_dict(to_dict(config))) == config
 
 
-@pytest.mark.parametrize("kind", ["ideal", "awgn", "rayleigh", "ofdm", "digital"])
+@pytest.mark.parametrize("kind", ["none", "ideal", "awgn", "rayleigh", "ofdm", "digital"])
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_resolved_configuration_can_be_given_again(arm: str, kind: str) -> None:
     """Its fields are all set; none of them is taken for a wish."""

@@ -65,6 +65,14 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
         {"train": {"local_epochs": 10**8}},
         "train.local-epochs: 100000000 is too large: 4,500,000,000 visits of a client",
     ),
+    (
+        {"channel": {"kind": "none"}, "train": {"local_epochs": 10**8}},
+        "train.local-epochs: 100000000 is too large: .* take at least 34.3 GiB",  # 8 bytes a visit, 8 a mini-batch
+    ),
+    (
+        {"train": {"local_epochs": 10**8}},
+        "train.local-epochs: 100000000 is too large: .* take at least 1,107.2 GiB",  # and the noise of 64 features
+    ),
     ({"train": {"local_steps": 10**8}}, "train.local-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
     ({"new_clients": 1, "new_steps": 10**8}, "new-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
     (
@@ -89,7 +97,7 @@ def test_what_is_too_large_is_refused_with_what_it_takes(fields: dict[str, Any],
 
 def test_a_batch_takes_no_more_than_the_clients_images() -> None:
     config = worlds.request("local", train={"batch_size": 10**9}, channel={"kind": "ofdm", "subcarriers": 100})
-    assert check_work(config, read_images(config), CPU) is None
+    assert check_work(config, read_images(config).members, None, CPU) is None
 
 
 def test_many_clients_are_not_too_many() -> None:
@@ -125,10 +133,10 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
     data = read_images(config)
     least = 4 * 8 * limits._numbers(config, "test-patches", data.members)
     monkeypatch.setattr(limits, "free_memory", lambda device: least)
-    check_work(config, data, CPU)
+    check_work(config, data.members, None, CPU)
     monkeypatch.setattr(limits, "free_memory", lambda device: least - 1)
     with pytest.raises(ConfigError, match="model.features: 4 is too large"):
-        check_work(config, data, CPU)
+        check_work(config, data.members, None, CPU)
 
 
 REFUSALS = [

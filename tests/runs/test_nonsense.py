@@ -116,7 +116,11 @@ METHOD_NAMES, LINK_NAMES, SPLIT_NAMES, HEAD_NAMES = (
     [name for name in registry.names() if registry.ships(name)] for registry in (METHODS, LINKS, PARTITIONS, HEADS)
 )
 """Names that ship with semcom: other tests add theirs."""
-SENSIBLE = {"kind": LINK_NAMES, "encoder": ["test-patches", "test-conv", "test-dropout"], "method": METHOD_NAMES}
+SENSIBLE = {
+    "kind": [*LINK_NAMES, *HEAD_NAMES, "svm"],
+    "encoder": ["test-patches", "test-conv", "test-dropout"],
+    "method": METHOD_NAMES,
+}
 SENSIBLE |= {name: ["9", "0:18", "inf", "-3,4"] for name in ("snr_db", "downlink_snr_db", "test_snr_db")}
 """Field -> texts that it may take."""
 LASTING = ("rounds", "scg_steps", "inner_steps")
@@ -151,7 +155,7 @@ def typed(hint: Any, name: str) -> st.SearchStrategy[Any]:
 
 # Configurations ------------------------------------------------------------------------------------------------------
 
-SECTIONS = ("data", "partition", "model", "channel", "air", "train")
+SECTIONS = ("data", "partition", "model", "channel", "air", "train", "finish")
 OWNERS = {"hyper": "method", "data": "data", "partition": "partition", "channel": "channel"}
 """Where options are -> what owns them."""
 
@@ -212,6 +216,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "channel": {"kind": kind, "options": {}},
         "air": {},
         "train": worlds.used(method, schedule),
+        "finish": {},
         **{"clients": draw(st.integers(1, 4)), "device": "cpu", "new_steps": 2},
     }
     if draw(st.integers(0, 3)) == 0:

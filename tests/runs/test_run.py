@@ -89,6 +89,22 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(method: str, tmp_path: Pa
     assert all(torch.equal(a, b) for a, b in zip(weights(whole), weights(again), strict=True))
 
 
+def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """On the screen, in the line of the round that first gave it, and in the summary; not again on resume."""
+    whole = run(worlds.request("fedcl", hyper={"lam": 1e3}))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    (text,) = whole.metrics[0]["warnings"].values()
+    assert caplog.messages == [f"round 1: {text}"] == whole.summary["warnings"]
+    assert "dominates the cross-entropy" in text and not any("warnings" in row for row in whole.metrics[1:])
+    config = worlds.request("fedcl", hyper={"lam": 1e3}, out=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=stop_at(3))
+    caplog.clear()
+    again = run(config)
+    assert caplog.messages == [] and timeless(again.summary) == timeless(whole.summary)
+    assert run(worlds.request("fedcl")).summary["warnings"] == [] == caplog.messages
+
+
 def test_an_interrupt_in_the_middle_of_a_round_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
     whole = run(worlds.request(out=str(tmp_path / "whole")))
     config = worlds.request(out=str(tmp_path / "halves"))
@@ -424,6 +440,20 @@ def test_predictions_are_those_of_the_model(method: str) -> None:
         assert got.dtype == torch.int64 and torch.equal(got, expected)
         accuracy = (expected == federation.labels[index]).double().mean()
         assert result.metrics[-1]["views"][next(iter(result.views))]["clients"][k] == pytest.approx(float(accuracy))
+
+
+def test_a_run_without_a_channel() -> None:
+    """Its predictions are those of encoder and head; nothing was received, and nothing took time or energy."""
+    result = run(worlds.request("fedavg", channel={"kind": "none"}, train={"rounds": 2}))
+    federation, (view,) = result.federation, result.views.values()
+    index = federation.test[1]
+    images = federation.gather(index, torch.float64)
+    one, other = (worlds.plain(worlds.client(view.population, 1), images, link) for link in ("none", "ideal"))
+    assert torch.equal(result.predict(1, federation.images[index]), one.argmax(1)) and not torch.allclose(one, other)
+    assert result.summary["snr_received_db"] == {"train_up": None, "train_down": None, "test": None}
+    up = result.summary["traffic"]["up"]
+    assert up["floats"] > 0 and up["bits"] == 32 * up["floats"]
+    assert up["uses"] == up["airtime_s"] == up["energy_j"] == 0
 
 
 def test_prediction_by_prototypes() -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.runner import run
 from semcom.runs.stop import STATUS, Stopped, TimeUp, first, held, stoppable, time_limit
 from tests import worlds
+from tests.processes import gone
 from tests.runs.test_run import stop_at, timeless
 
 ROUNDS = 6
@@ -44,6 +45,16 @@ def kept(out: Path, name: str = CHECKPOINT) -> int:
 
 
 # Signals -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Signals that a shell lets a command in the background ignore (`nohup`, `&`): here they are heard."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -364,19 +375,6 @@ def test_a_summary_is_not_believed_unseen(kind: str, tmp_path: Path, caplog: pyt
 START = "from semcom.engine.host.orphan import end_with; import os, sys; end_with(int(sys.argv[1]))"
 
 
-def gone(pid: int, seconds: float = 10.0) -> bool:
-    """Whether a process ends within so many seconds."""
-    for _ in range(int(seconds / 0.05)):
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text()
-        except FileNotFoundError:
-            return True
-        if text.rpartition(")")[2].split()[0] in "ZX":
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_a_child_of_a_dead_parent_ends_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", START, str(os.getpid())], capture_output=True)
     assert done.returncode == 0
@@ -397,7 +395,7 @@ def test_a_child_ends_with_its_parent_however_early() -> None:
     pid = int(process.stdout.readline())
     process.kill()
     process.wait()
-    assert gone(pid)
+    assert gone(pid, 10.0)
 
 
 LINE = "train fedavg --clients 4 --partition.shots 2 --train.rounds 5 --processes 2 --device cpu --out"
@@ -425,7 +423,7 @@ def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: di
     worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
     os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(getattr(signal, hit))
     rest = process.stderr.read().splitlines()
-    assert process.wait(30) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker)
+    assert process.wait(30) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker, 10.0)
     if hit != "SIGKILL":
         lines = (tmp_path / METRICS).read_bytes().splitlines()
         assert kept(tmp_path) == len(lines) >= 2

@@ -22,7 +22,7 @@ from semcom.engine.store.population import Cohort, Population, Prefix, Resting, 
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
 from semcom.models.own import own_layers
-from semcom.models.registry import ENCODERS, HEADS
+from semcom.models.registry import HEADS, build_encoder
 from semcom.models.split import SplitModel
 
 M = TypeVar("M", bound=nn.Module)
@@ -81,9 +81,7 @@ class Initial:
         def start(part: str, client: int) -> dict[str, Tensor]:
             """Return a part's initial tensors, from one build for all where the start is common, or the part is."""
             own = model.init == "client" and not in_part(part, shared)
-            key = (part, names[part], *((client,) if own else ()))
-            tensors = _tensors(build(factories[part], self.config.seed, "init", *key), self.dtype)
-            return {part + name: t.to(self.device) for name, t in tensors.items()}
+            return self._fresh(part, names[part], factories[part], client if own else None)
 
         def record(client: int) -> Tensor:
             row = {n: t[None] for part in own_parts for n, t in start(part, client).items()}
@@ -109,11 +107,39 @@ class Initial:
         rows = Rows(layout, self._shelf(layout.size, team), lambda client: record)
         return Resting(network, rows, {}, ids, self.device)
 
+    def heads(self, name: str, ids: np.ndarray) -> Population:
+        """Return fresh heads of the clients `ids`, `[n, ...]`, as models whose encoder passes on what it is given.
+
+        Raises:
+            ConfigError: the engine cannot run the head.
+        """
+        model, classes = self.config.model, len(self.federation.classes)
+
+        def head() -> nn.Module:
+            return own_layers(HEADS.get(name)(model.features, classes))
+
+        if model.init == "client":
+            rows = [self._fresh("head.", name, head, int(client)) for client in ids]
+        else:
+            rows = [self._fresh("head.", name, head)] * len(ids)
+        network = _template(lambda: SplitModel(nn.Identity(), head()))
+        _check_network(network, rows[0], torch.Size([model.features]), model.features, classes)
+        return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
+
+    def _fresh(
+        self, part: str, name: str, factory: Callable[[], nn.Module], client: int | None = None
+    ) -> dict[str, Tensor]:
+        """Return the initial tensors of the part that `factory` builds as `name`; of a client, if it has its own."""
+        key = (part, name) if client is None else (part, name, client)
+        tensors = _tensors(build(factory, self.config.seed, "init", *key), self.dtype)
+        return {part + n: t.to(self.device) for n, t in tensors.items()}
+
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
-        model, channels, classes = self.config.model, self.federation.images.shape[1], len(self.federation.classes)
+        model, classes = self.config.model, len(self.federation.classes)
+        _, channels, size, _ = self.federation.images.shape
         return {
-            "encoder.": lambda: own_layers(ENCODERS.get(encoder)(channels, model.features)),
+            "encoder.": lambda: own_layers(build_encoder(encoder, channels, model.features, size)),
             "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
         }
 

@@ -54,8 +54,10 @@ class Cohort:
         return self
 
     def select(self, ids: np.ndarray) -> Cohort:
-        """Return the cohort of those `ids` that are in this one."""
+        """Return the cohort of those `ids` that are in this one; of all of them it is the cohort itself."""
         keep = common(ids, self.ids)
+        if len(keep) == len(self.ids):
+            return self
         at = self._at(keep)
         picked = {name: t if name in self.shared else t[at] for name, t in self.tensors.items()}
         return dataclasses.replace(self, tensors=picked, ids=keep)

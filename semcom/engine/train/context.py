@@ -86,8 +86,10 @@ class Fitted:
         models: the trained population, in the order of the one that was given.
         log: means of the loss and of logged values over the last epoch, `[n]` each.
         carried: the accumulators of `Given.carry`, `[n, ...]`.
+        optimizer_state: the optimiser's, after the last step; empty unless one was given.
     """
 
     models: Population
     log: Log
     carried: dict[str, Tensor]
+    optimizer_state: Population = Population(())

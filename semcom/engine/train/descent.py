@@ -9,16 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.store.population import Cohort, in_part
-from semcom.engine.train.forward import channels_last
+from channels import Link
+from semcom.engine.store.population import Cohort, Population, in_part
+from semcom.engine.train.forward import Alone, Leaves, StackedModel, channels_last
 
 Project = Callable[[str, Tensor], Tensor]
 """The function `(name, leaf [k, ...]) -> leaf` that puts a leaf where it may be, after every step."""
 
+STEPS = "step"
+"""The name of the number of Adam's steps in an optimiser's state."""
+
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An elementwise optimiser of `torch.optim`, new at every fit.
+    """An elementwise optimiser of `torch.optim`, new at every fit unless its state is handed on.
 
     Attributes:
         name: adam or sgd.
@@ -35,6 +39,29 @@ class Optimizer:
     def base_lr(self) -> float:
         """The rate that torch's optimiser runs at, the largest: scaling an update up would enlarge its error."""
         return max(self.lr) if isinstance(self.lr, tuple) else self.lr
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The tensors that torch's optimiser remembers of each leaf, by torch's names; Adam's number of steps apart."""
+        if self.name == "sgd":
+            return ("momentum_buffer",) if self.momentum else ()
+        return "exp_avg", "exp_avg_sq"
+
+    def state(self, pop: Population) -> Population:
+        """Return what a new optimiser remembers of a network of the base station: zeros, named `slot/parameter`.
+
+        Args:
+            pop: a population of one, all of whose parameters are to be trained.
+
+        Returns:
+            a population of one that a State can hold, and `World.fit` takes; without tensors where there is nothing.
+        """
+        (cohort,) = pop.stacks()
+        like = {name: cohort.tensors[name] for name in pop.parameters()}
+        tensors = {f"{slot}/{name}": torch.zeros_like(t) for slot in self.slots for name, t in like.items()}
+        if self.name == "adam":
+            tensors[STEPS] = torch.zeros(len(cohort.ids), device=cohort.device)  # float32, as torch counts
+        return Population((replace(cohort, tensors=tensors),))
 
     def scaled(self, factor: float) -> Optimizer:
         """Return the optimiser at `factor` times its rates."""
@@ -65,24 +92,95 @@ class Diverged(Exception):
         self.clients = list(clients)
 
 
-class Chunk:
-    """A chunk in training: a working copy of its models, its optimiser, and the cut to the clients still active."""
+class Workbench:
+    """The working copy of a cohort in training: training happens in place on it, never on the population's own tensors.
 
-    def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...], optimizer: Optimizer) -> None:
-        self.cohort, self.ids = cohort, cohort.ids[order]
-        at = torch.as_tensor(order, device=next(iter(cohort.tensors.values())).device)
-        parameters = {name for name, _ in cohort.network.named_parameters()}
+    Attributes:
+        cohort: where the copy is from.
+        order: positions in the cohort of the clients here, those with most steps first, `[n]`.
+        shared: names of the tensors that stay common to all: those that are not trained.
+        tensors: by name, `[n, ...]`; `[1, ...]` for the shared ones.
+    """
+
+    def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...]) -> None:
+        self.cohort, self.order = cohort, order
         self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
-        # A copy in the chunk's order: training happens in place on it and never on the population's own tensors.
-        self.stack = {
-            n: t if n in self.shared else channels_last(_pick(t, at, n in cohort.shared))
+        self.tensors = {
+            n: t if n in self.shared else channels_last(_copy(t, order, n in cohort.shared))
             for n, t in cohort.tensors.items()
         }
+
+    def result(self) -> Cohort:
+        """Return the trained models as a cohort, in ascending order of ids."""
+        back = np.argsort(self.order)
+        tensors = {n: t if n in self.shared else _sorted(t, back).contiguous() for n, t in self.tensors.items()}
+        return replace(self.cohort, tensors=tensors, shared=self.shared)
+
+
+class Chunk:
+    """A chunk in training: clients of a workbench, their optimiser, and the cut to those still active.
+
+    Attributes:
+        ids: the clients, `[k]`.
+        n: how many are still active.
+        leaves: what is trained, `[n, ...]` by name.
+        alone: of a chunk of one client all tensors without the client axis, in the same memory.
+    """
+
+    def __init__(self, bench: Workbench, at: slice, train: tuple[str, ...], optimizer: Optimizer) -> None:
+        self.cohort, self.ids = bench.cohort, bench.cohort.ids[bench.order[at]]
+        parameters = {name for name, _ in self.cohort.network.named_parameters()}
+        self.stack = {n: t if n in bench.shared else t[at] for n, t in bench.tensors.items()}
         self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in parameters and in_part(n, train)}
-        self.optimizer = optimizer.build(list(self.leaves.values()))
+        self.alone = self._alone() if len(self.ids) == 1 else None
+        self._params: Leaves | None = None
+        self.slots, self.optimizer = optimizer.slots, optimizer.build(list(self.leaves.values()))
         scale = optimizer.scale(self.ids)
-        self.scale = None if scale is None else torch.as_tensor(scale, device=at.device)
-        self.n = len(order)
+        self.scale = None if scale is None else torch.as_tensor(scale, device=self.cohort.device)
+        self.n = len(self.ids)
+
+    def recall(self, state: Cohort) -> None:
+        """Go on with an optimiser's state, of `Optimizer.state` or of `remembered`: one network, all its parameters.
+
+        Raises:
+            ValueError: it is the state of another optimiser or network.
+        """
+        names = {f"{slot}/{name}" for slot in self.slots for name in self.leaves}
+        if state.tensors.keys() - {STEPS} != names:
+            raise ValueError("the optimiser's state is that of another optimiser or network")
+        for name, leaf in self.leaves.items():
+            # In the leaf's order of memory, as a fused optimiser takes for granted.
+            kept = {slot: torch.empty_like(leaf).copy_(state.tensors[f"{slot}/{name}"]) for slot in self.slots}
+            steps = {STEPS: state.tensors[STEPS][0].clone()} if STEPS in state.tensors else {}
+            self.optimizer.state[leaf] = {slot: t.detach() for slot, t in kept.items()} | steps
+
+    def remembered(self, state: Cohort) -> Cohort:
+        """Return the optimiser's state after the last step, with the names of the `state` that it began with."""
+        memory = self.optimizer.state
+        tensors = {f"{slot}/{name}": memory[leaf][slot] for slot in self.slots for name, leaf in self.leaves.items()}
+        if STEPS in state.tensors:
+            tensors[STEPS] = memory[next(iter(self.leaves.values()))][STEPS].reshape(1)
+        return replace(state, tensors=tensors)
+
+    def _alone(self) -> dict[str, Tensor]:
+        """Return the only client's tensors without its axis, in the same memory; those in training take gradients."""
+        plain = {name: t.detach().squeeze(0) for name, t in self.stack.items()}
+        return {name: t.requires_grad_() if name in self.leaves else t for name, t in plain.items()}
+
+    def model(
+        self, train: tuple[str, ...], link: Link | None = None, autocast: torch.dtype | None = None
+    ) -> StackedModel:
+        """Return the models of the active clients as they stand, for one step.
+
+        A single client's networks are called with its tensors as they are, without a stack, unless the objective asked
+        for `params` in the first step: then these are what the networks are called with, as gradients by them need.
+        """
+        network, fixed, before = self.cohort.network, self.fixed(), self._params
+        if self.alone is None:
+            return StackedModel(network, self.leaves, fixed, train, link, autocast)
+        self._params = Leaves({name: self.alone[name] for name in self.leaves}, before is not None and before.asked)
+        alone = None if before is None or before.asked else Alone(self.alone, self._params, fixed)
+        return StackedModel(network, self._params, fixed, train, link, autocast, alone=alone)
 
     def cut(self, n: int) -> None:
         """Leave only the first n clients in training; as prefix views, so that the others do not move by a bit."""
@@ -111,7 +209,11 @@ class Chunk:
         """
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
-        self.follow(gradients(loss, self.leaves))
+        if self.alone is None:
+            self._descend_along(gradients(loss, self.leaves))
+        else:
+            grads = gradients(loss, {name: self.alone[name] for name in self.leaves})
+            self._descend_along({name: grad.unsqueeze(0) for name, grad in grads.items()})
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
         """Take `grads`, one for each leaf, as what the optimiser descends.
@@ -123,9 +225,15 @@ class Chunk:
             odd = ", ".join(sorted(grads.keys() ^ self.leaves.keys()))
             raise RuntimeError(f"each leaf in training takes one gradient; these names do not match: {odd}")
         for name, leaf in self.leaves.items():
-            grad = grads[name].detach()
-            if grad.shape != leaf.shape:
-                raise RuntimeError(f"the gradient of {name} has shape {list(grad.shape)}, not {list(leaf.shape)}")
+            if grads[name].shape != leaf.shape:
+                shape = list(grads[name].shape)
+                raise RuntimeError(f"the gradient of {name} has shape {shape}, not {list(leaf.shape)}")
+        self._descend_along({name: grad.detach() for name, grad in grads.items()})
+
+    def _descend_along(self, grads: Mapping[str, Tensor]) -> None:
+        """Hand each leaf its gradient, in the leaf's order in memory, which a fused optimiser takes for granted."""
+        for name, leaf in self.leaves.items():
+            grad = grads[name]
             leaf.grad = grad if _lie_alike(grad, leaf) else torch.empty_like(leaf).copy_(grad)
 
     def step(self) -> None:
@@ -152,14 +260,10 @@ class Chunk:
 
     def finite(self) -> Tensor:
         """Return whether all trained numbers of a client are finite, bool `[k]`: the last update shows in no loss."""
-        rows = [self.stack[name].detach().flatten(1).isfinite().all(1) for name in self.leaves]
-        return torch.stack(rows).all(0)
-
-    def result(self) -> Cohort:
-        """Return the trained models as a cohort, in ascending order of ids."""
-        back = torch.as_tensor(np.argsort(self.ids), device=next(iter(self.stack.values())).device)
-        tensors = {n: t if n in self.shared else t.detach()[back] for n, t in self.stack.items()}
-        return replace(self.cohort, tensors=tensors, ids=np.sort(self.ids), shared=self.shared)
+        rows = [self.stack[name].detach() for name in self.leaves]
+        # A sum is finite if its terms are, unless it overflows; it takes a thirtieth of the time of looking at each.
+        sums = [t.reshape(len(t), -1).sum(1, dtype=torch.float64) for t in rows]
+        return torch.stack(sums).isfinite().all(0)
 
 
 def gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -176,10 +280,18 @@ def gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors of one shape have the same order in memory, as a fused optimiser takes for granted."""
-    return all(a == b for a, b, n in zip(one.stride(), other.stride(), one.shape, strict=True) if n > 1)
+    """Return whether two tensors of one shape have the same order in memory."""
+    mine, its = one.stride(), other.stride()
+    return mine == its or all(n == 1 or a == b for a, b, n in zip(mine, its, one.shape, strict=True))
 
 
-def _pick(stack: Tensor, at: Tensor, shared: bool) -> Tensor:
-    """Return a copy of the clients at positions `at`; each gets its own copy of a shared tensor."""
-    return stack.repeat_interleave(len(at), 0) if shared else stack[at]
+def _copy(stack: Tensor, order: np.ndarray, shared: bool) -> Tensor:
+    """Return a copy of a stack in another order; each client gets its own copy of a shared tensor."""
+    return stack.repeat_interleave(len(order), 0) if shared else _sorted(stack, order, copy=True)
+
+
+def _sorted(stack: Tensor, order: np.ndarray, copy: bool = False) -> Tensor:
+    """Return a stack in another order, or the stack itself where that is its own order and no copy is asked for."""
+    if (np.diff(order) == 1).all():
+        return stack.clone() if copy else stack
+    return stack.index_select(0, torch.as_tensor(order, device=stack.device))

@@ -16,12 +16,16 @@ from semcom.engine.store.rows import Layout
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a phase: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite."""
+    """The result of a phase: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite.
+
+    The state of an optimiser is among it where a network of the base station has one that goes on.
+    """
 
     trained: Population
     log: dict[str, Tensor]
     carried: dict[str, Tensor]
     finite: Tensor
+    optimizer_state: Population = Population(())
 
 
 def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:

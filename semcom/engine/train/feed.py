@@ -32,9 +32,17 @@ class Step:
 
 
 class Feed(Protocol):
-    """The steps of a chunk, one after another."""
+    """The steps of a chunk, one after another.
+
+    Attributes:
+        steps: S.
+        weights: weight of each step in the means of what is logged, float64 `[k, S]`.
+        counted: number of clients whose weight is not zero, for each step; known on the host.
+    """
 
     steps: int
+    weights: Tensor
+    counted: list[int]
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -53,7 +61,7 @@ class ClientFeed:
         self.session, self.chunk, self.train = session, chunk, train
         plans = [draws.plan(int(k), phase) for k in ids]
         self.schedule = Schedule(plans)
-        self.steps = self.schedule.steps
+        self.steps, self.weights, self.counted = self.schedule.steps, self.schedule.weights, self.schedule.counted
         network, sizes = chunk.cohort.network, [p.sizes for p in plans]
         meters = session.tally.meters["train_up"], session.tally.meters["train_down"]
         self.signals = {"": draws.signals(ids, sizes, phase.draws(), network, train, meters)}
@@ -83,8 +91,8 @@ class ClientFeed:
         takes = {
             name: draws.batch(order, cut, signals={"": signal(cut)}) for name, (order, signal) in self.takes.items()
         }
-        link, autocast, network = draws.training_link, draws.autocast, chunk.cohort.network
-        model = StackedModel(network, chunk.leaves, chunk.fixed(), self.train, link, autocast)
+        link, autocast = draws.training_link, draws.autocast
+        model = chunk.model(self.train, link, autocast)
         models = {
             name: StackedModel(c.network, {}, _own_first(c, cut.n), (), link, autocast, name)
             for name, c in self.models.items()
@@ -98,6 +106,9 @@ class ServerFeed:
     def __init__(self, chunk: Chunk, train: tuple[str, ...], given: Given, phase: Phase) -> None:
         self.chunk, self.train, self.per_step = chunk, train, given.per_step
         self.steps = next((len(t) for t in given.per_step.values()), phase.steps or 0)
+        n = len(chunk.ids)
+        self.weights = torch.ones(n, self.steps, dtype=torch.float64, device=chunk.cohort.device)
+        self.counted = [n] * self.steps
 
     def active(self, step: int) -> int:
         """Return the number of networks: none finishes before the others."""
@@ -105,9 +116,8 @@ class ServerFeed:
 
     def take(self, step: int) -> Step:
         """Return the networks as they stand, and what belongs to the step; there is no batch."""
-        chunk = self.chunk
-        model = StackedModel(chunk.cohort.network, chunk.leaves, chunk.fixed(), self.train)
-        return Step(None, model, {}, {}, {name: t[step] for name, t in self.per_step.items()})
+        per_step = {name: t[step] for name, t in self.per_step.items()}
+        return Step(None, self.chunk.model(self.train), {}, {}, per_step)
 
 
 def _stacks(pop: Population, ids: np.ndarray) -> Cohort:

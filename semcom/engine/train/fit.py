@@ -7,8 +7,8 @@ classic loop, and a larger one the same computation, vectorised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,10 @@ from semcom.engine.host.ranks import ALONE
 from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
-from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project
+from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
 from semcom.engine.train.exchange import Done, merge
 from semcom.engine.train.feed import ClientFeed, Feed, ServerFeed
-from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.forward import StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.models.split import SplitModel
 
@@ -38,10 +38,13 @@ class Fit:
     phase: Phase
     optimizer: Optimizer
     project: Project | None
+    optimizer_state: Population | None
 
     def __call__(self, pop: Population) -> Fitted:
         """Train every client of `pop`; each rank trains its part of them."""
         fed = self._is_fed(pop.cohorts[0].network)
+        if fed and self.optimizer_state is not None:
+            raise ValueError("optimizer_state: it goes on at the base station alone; a client's optimiser is new")
         team = self.session.team if fed else ALONE
         sizes = [self._sizes(int(k)) if fed else [] for k in pop.ids]
         if fed:
@@ -57,7 +60,7 @@ class Fit:
         carried = {name: done.carried.get(name, t) for name, t in self.given.carry.items()}
         if not done.finite.all():
             raise Diverged(self.phase.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if fed else [])
-        return Fitted(done.trained, done.log, carried)
+        return Fitted(done.trained, done.log, carried, done.optimizer_state)
 
     def _sizes(self, client: int) -> list[int]:
         return self.session.draws.sizes(client, self.phase)
@@ -76,23 +79,31 @@ class Fit:
             {},
             torch.ones(len(at), dtype=torch.bool, device=device),
         )
-        cohorts = []
+        cohorts, state = [], Population(())
         for cohort in pop.stacks():
-            parts = []
-            for order in self._chunks(cohort):
-                chunk = Chunk(cohort, order, self.train, self.optimizer)
+            bench = Workbench(cohort, self._order(cohort), self.train)
+            n, k = len(bench.order), self.session.chunk_of(len(bench.order))
+            for i in range(0, n, k):
+                chunk = Chunk(bench, slice(i, i + k), self.train, self.optimizer)
                 inside = torch.as_tensor(np.searchsorted(pop.ids, chunk.ids), device=device)
-                self._train(chunk, inside, done)
-                parts.append(chunk.result())
-            cohorts.append(_join(parts))
-        return Done(Population(tuple(cohorts)), done.log, done.carried, done.finite)
+                if self.optimizer_state is None:
+                    self._train(chunk, inside, done)
+                else:
+                    state = self._train_on(chunk, inside, done, self.optimizer_state)
+            cohorts.append(bench.result())
+        return Done(Population(tuple(cohorts)), done.log, done.carried, done.finite, state)
 
-    def _chunks(self, cohort: Cohort) -> list[np.ndarray]:
-        """Return the positions of the cohort's clients, chunk by chunk, most steps first."""
+    def _train_on(self, chunk: Chunk, where: Tensor, done: Collected, state: Population) -> Population:
+        """Train the base station's one network with the optimiser's state of before; return that of after."""
+        (kept,) = state.stacks()
+        chunk.recall(kept)
+        self._train(chunk, where, done)
+        return Population((chunk.remembered(kept),))
+
+    def _order(self, cohort: Cohort) -> np.ndarray:
+        """Return the positions of the cohort's clients, most steps first."""
         steps = np.array([len(self._sizes(int(k))) if self._is_fed(cohort.network) else 0 for k in cohort.ids])
-        order = np.argsort(-steps, kind="stable")
-        k = self.session.chunk_of(len(order))
-        return [order[i : i + k] for i in range(0, len(order), k)]
+        return np.argsort(-steps, kind="stable")
 
     def _feed(self, chunk: Chunk) -> Feed:
         if self._is_fed(chunk.cohort.network):
@@ -104,7 +115,7 @@ class Fit:
         clock, feed = self.session.clock, self._feed(chunk)
         carry = {name: t[where] for name, t in done.carried.items()}
         per_client = {name: t[where] for name, t in done.per_client.items()}
-        means, finite = Means(len(where), where.device), torch.ones_like(where, dtype=torch.bool)
+        means, doubt = Means(feed), torch.zeros(len(where), device=where.device)
         for number in range(feed.steps):
             n = feed.active(number)
             chunk.cut(n)
@@ -117,9 +128,9 @@ class Fit:
                 chunk.step()
                 if self.project is not None:
                     chunk.project(self.project)
-            finite[:n] &= loss.detach().isfinite()
-            means.add({"loss": loss, **extra}, step.batch)
-        done.note(where, finite & chunk.finite(), carry, means.result())
+            doubt[:n].add_(loss.detach(), alpha=0)  # zero times what is not finite is NaN, and stays it
+            means.add({"loss": loss, **extra}, number)
+        done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
         """Compute what the optimiser descends in a step; return the loss `[k]` and the other logged values."""
@@ -159,38 +170,27 @@ class Collected:
 class Means:
     """The means per client of logged values over the samples of the last epoch (without data: over all steps)."""
 
-    def __init__(self, n: int, device: torch.device) -> None:
+    def __init__(self, feed: Feed) -> None:
         self.sums: Log = {}
-        self.count = torch.zeros(n, device=device, dtype=torch.float64)
+        self.weights, self.counted = feed.weights, feed.counted
 
-    def add(self, values: Log, batch: Batch | None) -> None:
-        """Add a step's values `[n]`, weighted by the client's samples in it."""
-        n = len(next(iter(values.values())))
-        weight = self.count.new_ones(n) if batch is None else (batch.count * batch.last).double()
-        self.count[:n] += weight
+    def add(self, values: Log, step: int) -> None:
+        """Add a step's values, `[n]` each, of the clients that are still active."""
+        if not self.counted[step]:
+            return
         for name, value in values.items():
-            total = self.sums.setdefault(name, torch.zeros_like(self.count))
+            if name not in self.sums:
+                self.sums[name] = torch.zeros_like(self.weights[:, 0])
+            n, weight = len(value), self.weights[: len(value), step]
+            term = value.detach() * weight
             # A weight of zero must not carry a NaN of an earlier epoch into the mean.
-            total[:n] += torch.where(weight > 0, value.detach().double() * weight, 0.0)
+            self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)
 
     def result(self) -> Log:
         """Return the means by name, `[n]` each."""
-        return {name: total / self.count for name, total in self.sums.items()}
+        count = self.weights.sum(1)
+        return {name: total / count for name, total in self.sums.items()}
 
 
 def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
     return {name: t[:n] for name, t in tensors.items()}
-
-
-def _join(parts: Sequence[Cohort]) -> Cohort:
-    """Join the chunks of a cohort, in ascending order of ids."""
-    if len(parts) == 1:
-        return parts[0]
-    ids = np.concatenate([p.ids for p in parts])
-    order = np.argsort(ids)
-    back = torch.as_tensor(order, device=next(iter(parts[0].tensors.values())).device)
-    tensors = {
-        n: t if n in parts[0].shared else torch.cat([p.tensors[n] for p in parts])[back]
-        for n, t in parts[0].tensors.items()
-    }
-    return replace(parts[0], tensors=tensors, ids=ids[order])

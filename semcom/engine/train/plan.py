@@ -81,6 +81,12 @@ class Schedule:
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
+
+    Attributes:
+        steps: S, those of the first client.
+        order: indices of the images that the clients visit, `[k, N]`.
+        weights: number of samples of each step of a client's last epoch, elsewhere 0, float64 `[k, S]`.
+        counted: number of clients whose weight is not zero, for each step.
     """
 
     def __init__(self, plans: Sequence[Plan]) -> None:
@@ -89,35 +95,34 @@ class Schedule:
         self.order = pad([p.order for p in plans])
         sizes = np.array([p.sizes + [0] * (self.steps - p.steps) for p in plans])
         starts = np.concatenate([np.zeros((len(plans), 1), int), sizes.cumsum(1)[:, :-1]], 1)
-        self._active = (sizes > 0).sum(0)
+        self._active, self._widths, self._first = (sizes > 0).sum(0).tolist(), sizes.max(0).tolist(), starts[0].tolist()
         self._sizes, self._starts = sizes, starts
         self._aligned = [self._is_aligned(step) for step in range(self.steps)]
         last = np.arange(self.steps)[None, :] >= np.array([p.last for p in plans])[:, None]
         self._last = torch.as_tensor(last, device=self.order.device)
+        weights = np.where(last, sizes, 0)
+        self.weights = torch.as_tensor(weights, dtype=torch.float64, device=self.order.device)
+        self.counted = (weights > 0).sum(0).tolist()
         if not all(self._aligned):
             within = np.arange(sizes.max())
             mask = within < sizes[:, :, None]
-            self._whole = [bool(mask[: self.active(s), s, : self._width(s)].all()) for s in range(self.steps)]
+            self._whole = [bool(mask[: self.active(s), s, : self._widths[s]].all()) for s in range(self.steps)]
             at = np.where(mask, starts[:, :, None] + within, 0)
             self._at, self._mask = (torch.as_tensor(t, device=self.order.device) for t in (at, mask))
             self._rows = torch.arange(len(plans), device=self.order.device)[:, None]
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
-        return int(self._active[step])
+        return self._active[step]
 
     def cut(self, step: int) -> Cut:
         """Return the positions of a step's samples, for the active clients."""
-        n, width = self.active(step), self._width(step)
-        last, start = self._last[:n, step], int(self._starts[0, step])
+        n, width = self._active[step], self._widths[step]
+        last, start = self._last[:n, step], self._first[step]
         if self._aligned[step]:
             return Cut(n, last, None, None, slice(start, start + width))
         mask = None if self._whole[step] else self._mask[:n, step, :width]
         return Cut(n, last, mask, (self._rows[:n], self._at[:n, step, :width]), None)
-
-    def _width(self, step: int) -> int:
-        """Return b, the size of the largest mini-batch."""
-        return int(self._sizes[:, step].max())
 
     def _is_aligned(self, step: int) -> bool:
         """Return whether all active clients take the same positions of their orders: a slice then does for an index."""

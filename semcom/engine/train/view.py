@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,8 +13,7 @@ from semcom.config import ConfigError
 from semcom.data.federation import Ragged
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.forward import Batch
-from semcom.engine.train.visit import share_out, visit
+from semcom.engine.train.visit import Heard, hear
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -41,6 +40,10 @@ class View:
         return self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()}).argmax(-1)
 
 
+Note = Callable[[Sequence[str], Heard], None]
+"""`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
+
+
 def confusion(
     session: Session,
     views: Mapping[str, View],
@@ -49,46 +52,70 @@ def confusion(
     stream: str = "test",
     metered: bool = True,
 ) -> dict[str, Tensor]:
-    """Count (true, predicted) classes per view and client, int64 `[K, C, C]`.
+    """Count (true, predicted) classes per view and client at one SNR, int64 `[K, C, C]`; see `confusions`."""
+    return confusions(session, views, (snr_db,), table, stream, metered)[0]
 
-    Views of one population share its forward passes (and so the realisation of the channel).
+
+def confusions(
+    session: Session,
+    views: Mapping[str, View],
+    snrs_db: Sequence[float | None],
+    table: Ragged,
+    stream: str = "test",
+    metered: bool = True,
+    note: Note | None = None,
+) -> list[dict[str, Tensor]]:
+    """Count (true, predicted) classes per view and client, int64 `[K, C, C]`, at each SNR.
+
+    Views and SNRs share the realisation of the channel, and encoders wherever they are the same.
 
     Args:
         session: the run.
         views: views to test.
-        snr_db: test SNR of all clients, or None: their training SNR.
+        snrs_db: SNR of all clients in each test, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
         metered: whether the received SNR counts as that of the test.
+        note: is shown each batch of this rank's clients.
     """
     draws, meter = session.draws, session.tally.meters["test"] if metered else None
-    c, device = len(draws.federation.classes), draws.device
-    counts = {n: torch.zeros(len(v.population.ids), c * c, dtype=torch.int64, device=device) for n, v in views.items()}
-    groups: dict[int, list[str]] = {}
+    c, tests = len(draws.federation.classes), len(snrs_db)
+    sizes = {name: (tests, len(view.population.ids), c * c) for name, view in views.items()}
+    counts = {name: torch.zeros(size, dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
+    names: dict[str, list[str]] = {}
     for name, view in views.items():
-        groups.setdefault(id(view.population), []).append(name)
-    for names in groups.values():
+        names.setdefault(str(id(view.population)), []).append(name)
 
-        def count(batch: Batch, features: Tensor, logits: Tensor, where: Tensor, names: list[str] = names) -> None:
-            for name in names:
-                cell = batch.y * c + views[name].decide(features, logits, where)
-                counts[name][where] = counts[name][where].scatter_add(1, cell, batch.weight.to(torch.int64))
+    def count(heard: Heard) -> None:
+        for name in names[heard.name]:
+            cell = heard.batch.y * c + views[name].decide(heard.features, heard.logits, heard.where)
+            rows = counts[name][heard.test]
+            rows[heard.where] = rows[heard.where].scatter_add(1, cell, heard.batch.weight.to(torch.int64))
+        if note is not None:
+            note(names[heard.name], heard)
 
-        pop = views[names[0]].population
-        fixed = None if snr_db is None else torch.full((len(pop.ids),), snr_db, device=device, dtype=draws.dtype)
-        share_out(session, pop, table, count, stream=stream, snr_db=fixed, meter=meter)
-    return {name: session.team.sum(t).view(-1, c, c) for name, t in counts.items()}
+    pops = {key: views[same[0]].population for key, same in names.items()}
+    hear(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
+    found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
+    return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
 
-@torch.no_grad()
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
-    """Return the classes, int64 `[b]`, that a client's model gives to images that pass the channel.
+    """Return the classes, int64 `[b]`, that a client's model gives to images that pass the channel; see `show`."""
+    heard = show(session, view, client, images, snr_db)
+    answers = [view.decide(each.features, each.logits, each.where) for each in heard]
+    none = torch.zeros(1, 0, dtype=torch.int64, device=session.draws.device)  # the answer to no image at all
+    return torch.cat([none, *answers], 1)[0].cpu()
+
+
+def show(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> list[Heard]:
+    """Show images to a client's model, and return what it made of them, batch by batch: `[1, b, ...]` each.
 
     Args:
         session: the run.
         view: the models and their decision.
         client: id.
-        images: uint8 `[b, channels, 32, 32]`.
+        images: uint8 `[b, channels, size, size]`.
         snr_db: test SNR, or None: the client's training SNR.
 
     Raises:
@@ -108,13 +135,8 @@ def predict(session: Session, view: View, client: int, images: Tensor, snr_db: f
     guest = replace(draws.federation, images=images.to(device), labels=labels)
     offsets = np.where(np.arange(draws.config.clients + 1) > client, n, 0)
     table = Ragged(torch.arange(n, device=device), offsets)
-    one = view.population.select(np.array([client]))
-    answers = [torch.zeros(1, 0, dtype=torch.int64, device=device)]  # the answer to no image at all
-
-    def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
-        at = torch.as_tensor([np.searchsorted(ids, client)], device=device)
-        answers.append(view.decide(features, logits, at))
-
-    snr = None if snr_db is None else torch.full((1,), snr_db, device=device, dtype=draws.dtype)
-    visit(session, one, table, note, snr_db=snr, stream="predict", federation=guest)
-    return torch.cat(answers, 1)[0].cpu()
+    heard: list[Heard] = []
+    one = {"": view.population.select(np.array([client]))}
+    hear(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    where = torch.as_tensor(np.searchsorted(ids, [client]), device=device)
+    return [replace(each, where=where) for each in heard]

@@ -1,9 +1,13 @@
-"""Passes over data without training, in evaluation mode."""
+"""Passes over data without training, in evaluation mode.
+
+No image is encoded twice by one encoder: models that have it in common, and several SNRs, share its features, and where
+all clients have it in common it runs over distinct images.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,20 +16,51 @@ from torch import Tensor
 from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.draws import Draws
+from semcom.engine.host.ranks import Team
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Population
+from semcom.engine.store.population import Cohort, Population, Resting, in_part
 from semcom.engine.train.forward import Batch, Signal, StackedModel, channels_last
-from semcom.engine.train.plan import Plan, Schedule, batch_sizes
+from semcom.engine.train.known import ENCODER, Known, distinct, known, twins
+from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes
 from semcom.engine.train.precision import rounding
 
-EVAL_BATCH = 250
-"""The number of images per client and forward pass: enough for full speed, and few enough for a processor's cache."""
+EVAL_BATCH = 125
+"""The number of images per client and forward pass: within 5 % of full speed on a processor, where activations of more
+than 32 MiB cost twice the time, since the C library gives them back to the system (125 x 64 x 32 x 32 are less)."""
+ACCELERATED = 8
+"""Times as many distinct images go through an encoder at once on an accelerator, which has no other client beside."""
+LINKED = 1000
+"""The number of images, of several clients, that pass the link and the heads at once where no encoder has to work."""
 
 Visitor = Callable[[Batch, Tensor, Tensor, Tensor], None]
 """The function `(batch, received features [k, b, d], logits [k, b, C], positions in the population [k])` of a pass."""
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Heard:
+    """A batch of each of k clients after its way through the models of one population, at one SNR.
+
+    Attributes:
+        name: of the population.
+        test: position of the SNR among those of the pass.
+        batch: labels and padding; it has no images (`x` is `[k, b, 0]`) where their features were known.
+        raw: features before the link, `[k, b, d]`.
+        features: features as received, `[k, b, d]`.
+        logits: `[k, b, C]`.
+        where: positions of the clients in the population, `[k]`.
+        at: positions of the samples in all lists of the pass, back to back, `[k, b]`.
+    """
+
+    name: str
+    test: int
+    batch: Batch
+    raw: Tensor
+    features: Tensor
+    logits: Tensor
+    where: Tensor
+    at: Tensor
+
+
 def visit(
     session: Session,
     pop: Population,
@@ -33,94 +68,192 @@ def visit(
     fn: Visitor,
     *,
     stream: str,
-    snr_db: Tensor | None = None,
+    snr_db: float | None = None,
+    link: Link | None = None,
+    meter: Meter | None = None,
+) -> None:
+    """Show every sample of every client in `pop` to `fn`, as `hear` does with one population and one SNR."""
+
+    def shown(heard: Heard) -> None:
+        fn(heard.batch, heard.features, heard.logits, heard.where)
+
+    hear(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
+
+
+@torch.no_grad()
+def hear(
+    session: Session,
+    pops: Mapping[str, Population],
+    table: Ragged,
+    fn: Callable[[Heard], None],
+    *,
+    stream: str,
+    snrs_db: Sequence[float | None] = (None,),
     link: Link | None = None,
     meter: Meter | None = None,
     federation: Federation | None = None,
 ) -> None:
-    """Show every sample of every client in `pop` to `fn`, through the uplink and in evaluation mode.
+    """Show every sample of every client to `fn`: through the models of each population, and the uplink at each SNR.
+
+    Each rank shows its part of the clients to its own `fn`. The realisation of the channel is the same for all
+    populations and SNRs.
 
     Args:
         session: the run.
-        pop: K models.
-        table: which samples.
+        pops: populations by name.
+        table: which samples, a list per client of the run.
         fn: the visitor.
         stream: names the realisation of the channel.
-        snr_db: `[K]` in the order of `pop.ids`, or None: the training SNR of this round.
+        snrs_db: SNR of all clients, in each test; None: each client's training SNR of this round.
         link: the link that the features pass (None: the run's).
-        meter: meter of the received SNR (None: it is not measured).
+        meter: meter of the received SNR (None: it is not measured); what several populations share counts once.
         federation: images that `table` indexes (None: the run's).
     """
     draws = session.draws
-    source = Source(draws, table, stream, link or draws.link, meter, federation)
+    source = Source(draws, table, stream, link or draws.link, meter, federation or draws.federation)
+    mine = {name: _share(session.team, pop, table) for name, pop in pops.items()}
     with rounding(draws.config.precision):
-        for cohort in pop.cohorts:
-            k = session.chunk_of(len(cohort.ids))
-            for i in range(0, len(cohort.ids), k):
-                some = cohort.select(cohort.ids[i : i + k])
-                order = np.argsort(-table.sizes[some.ids], kind="stable")
-                where = torch.as_tensor(np.searchsorted(pop.ids, some.ids[order]), device=draws.device)
-                snr = draws.snr_db("up", some.ids[order]) if snr_db is None else snr_db[where]
-                for batch, features, logits in source.forward(some, order, snr):
-                    fn(batch, features, logits, where[: len(features)])
+        for cohorts in _side_by_side(mine):
+            shared = source.known(cohorts)
+            everyone = next(iter(cohorts.values())).ids
+            k = session.chunk_of(len(everyone))
+            if shared.keys() == cohorts.keys():  # only the link and the heads are left to do
+                k = max(k, LINKED // max(1, int(table.sizes[everyone].mean())))
+            for i in range(0, len(everyone), k):
+                ids = everyone[i : i + k]
+                ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
+                models = Models({name: cohort.select(ids) for name, cohort in cohorts.items()}, shared)
+                places = {name: np.searchsorted(pops[name].ids, ids) for name in cohorts}
+                where = {name: torch.as_tensor(at, device=draws.device) for name, at in places.items()}
+                for heard in source.heard(models, ids, where, snrs_db):
+                    fn(heard)
+
+
+class Models:
+    """The models of a chunk of clients in several populations.
+
+    Args:
+        cohorts: the chunk's clients in each population.
+        shared: features by encoders that are known already.
+
+    Attributes:
+        source: for each population the one whose encoder, which is the same, works for it.
+    """
+
+    def __init__(self, cohorts: Mapping[str, Cohort], shared: Mapping[str, Known]) -> None:
+        self.cohorts, self.shared = cohorts, shared
+        own = twins({name: cohort for name, cohort in cohorts.items() if name not in shared})
+        self.source = {name: own.get(name, name) for name in cohorts}
+        for name, features in shared.items():
+            self.source[name] = next(other for other, of in shared.items() if of is features)
+
+    @property
+    def encoding(self) -> list[str]:
+        """The populations whose encoders have to see the images."""
+        return [name for name in dict.fromkeys(self.source.values()) if name not in self.shared]
+
+    def stacks(self, ids: np.ndarray) -> dict[str, dict[str, Tensor]]:
+        """Return the tensors that are needed, with the clients in the order `ids`, by population."""
+        encoding, found = self.encoding, dict[str, dict[str, Tensor]]()
+        for name, cohort in self.cohorts.items():
+            order = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
+            needed = {n: t for n, t in cohort.tensors.items() if name in encoding or not in_part(n, ENCODER)}
+            found[name] = {n: channels_last(t if n in cohort.shared else t[order]) for n, t in needed.items()}
+        return found
 
 
 @dataclass(frozen=True)
 class Source:
-    """The samples of each client that a pass shows; `visit` explains the fields."""
+    """The samples that a pass shows, and what they meet; `hear` explains the fields."""
 
     draws: Draws
     table: Ragged
     stream: str
     link: Link
     meter: Meter | None
-    federation: Federation | None
+    federation: Federation
 
-    def forward(self, some: Cohort, order: np.ndarray, snr_db: Tensor) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """Yield batches, received features and logits of a chunk's clients in `order`, which is most samples first."""
-        draws, ids = self.draws, some.ids[order]
-        at = torch.as_tensor(order, device=draws.device)
-        mine = {n: channels_last(t if n in some.shared else t[at]) for n, t in some.tensors.items()}
-        schedule = Schedule([_in_order(self.table[int(client)]) for client in ids])
+    def heard(
+        self, models: Models, ids: np.ndarray, where: Mapping[str, Tensor], snrs_db: Sequence[float | None]
+    ) -> Iterator[Heard]:
+        """Yield what comes of each batch of a chunk's clients `ids`, most samples first, who are at `where`."""
+        draws, stacks = self.draws, models.stacks(ids)
+        schedule = Schedule([self._in_order(int(client)) for client in ids])
         sizes = [batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
         drawn = draws.realisation(self.link, ids, sizes, self.stream, "uplink")
+        snrs, sources = [self._snr(snr, ids) for snr in snrs_db], dict.fromkeys(models.source.values())
         for step in range(schedule.steps):
             cut = schedule.cut(step)
-            signal = Signal({n: cut(t) for n, t in drawn.items()}, snr_db[: cut.n], meter=self.meter)
-            batch = draws.batch(schedule.order, cut, self.federation, {"": signal})
-            tensors = {n: t if n in some.shared else t[: cut.n] for n, t in mine.items()}
-            model = StackedModel(some.network, {}, tensors, (), self.link, draws.autocast)
-            yield batch, *model(batch)
+            at = cut(schedule.order)
+            batch = self._batch(at, cut, bool(models.encoding))
+            active = {name: self._model(models.cohorts[name], tensors, cut.n) for name, tensors in stacks.items()}
+            raw = {name: active[name].encode(batch) for name in models.encoding}
+            raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}
+            realised = {name: cut(t) for name, t in drawn.items()}
+            for test, snr in enumerate(snrs):
+                met = replace(batch, signals={"": Signal(realised, snr[: cut.n], meter=self.meter)})
+                received = {name: active[name].receive(raw[name], met) for name in sources}
+                for name, source in models.source.items():
+                    logits = active[name].decode(received[source], met)
+                    yield Heard(name, test, met, raw[source], received[source], logits, where[name][: cut.n], at)
+
+    def known(self, cohorts: Mapping[str, Cohort | Resting]) -> dict[str, Known]:
+        """Return the features of distinct images by those encoders that all clients of a cohort share."""
+        ids, draws = next(iter(cohorts.values())).ids, self.draws
+        bytes_each = draws.config.model.features * draws.dtype.itemsize
+        total = len(self.federation.images)
+        return known(cohorts, lambda: distinct(self.table, ids), self._encoded, total, bytes_each)
+
+    def _encoded(self, first: Cohort, images: Tensor) -> Tensor:
+        """Return the features of images by the encoder of one client: `[n] -> [n, d]`."""
+        model = self._model(first, {n: channels_last(t) for n, t in first.tensors.items()}, 1)
+        rows = torch.empty(len(images), self.draws.config.model.features, dtype=self.draws.dtype, device=images.device)
+        last = torch.ones(1, dtype=torch.bool, device=images.device)
+        size = EVAL_BATCH * (1 if images.device.type == "cpu" else ACCELERATED)
+        for i in range(0, len(images), size):
+            some = images[None, i : i + size]
+            x, y = self.federation.gather(some, self.draws.dtype), self.federation.labels[some]
+            rows[i : i + size] = model.encode(Batch(x, y, None, last, len(self.federation.classes)))[0]
+        return rows
+
+    def _model(self, cohort: Cohort, tensors: Mapping[str, Tensor], n: int) -> StackedModel:
+        """Return the models of the first n clients of a chunk."""
+        active = {name: t if name in cohort.shared else t[:n] for name, t in tensors.items()}
+        return StackedModel(cohort.network, {}, active, (), self.link, self.draws.autocast)
+
+    def _snr(self, snr_db: float | None, ids: np.ndarray) -> Tensor:
+        """Return the SNR of each client in a test, `[k]`."""
+        if snr_db is None:
+            return self.draws.snr_db("up", ids)
+        return torch.full((len(ids),), snr_db, dtype=self.draws.dtype, device=self.draws.device)
+
+    def _batch(self, at: Tensor, cut: Cut, images: bool) -> Batch:
+        """Return the samples at some positions in the lists, with or without their images."""
+        source, index = self.federation, self.table.flat[at]
+        y = source.labels[index]
+        y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
+        dtype = self.draws.dtype
+        x = source.gather(index, dtype) if images else torch.empty(*at.shape, 0, dtype=dtype, device=at.device)
+        return Batch(x, y, cut.mask, cut.last, len(source.classes))
+
+    def _in_order(self, client: int) -> Plan:
+        """Return a plan of a client's samples in their own order, in large batches; they are positions in the lists."""
+        start, stop = (int(offset) for offset in self.table.offsets[client : client + 2])
+        return Plan(torch.arange(start, stop, device=self.draws.device), batch_sizes(stop - start, EVAL_BATCH), 0)
 
 
-def _in_order(table: Tensor) -> Plan:
-    """Return a plan of a client's samples in their own order, in large batches."""
-    return Plan(table, batch_sizes(len(table), EVAL_BATCH), 0)
+def _share(team: Team, pop: Population, table: Ragged) -> Population:
+    """Return this rank's part of the clients of a population."""
+    if team.size == 1:
+        return pop
+    return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])
 
 
-def share_out(
-    session: Session,
-    pop: Population,
-    table: Ragged,
-    fn: Visitor,
-    *,
-    stream: str,
-    snr_db: Tensor | None = None,
-    link: Link | None = None,
-    meter: Meter | None = None,
-) -> None:
-    """Visit as `visit` does, but each rank its part of the clients with its own `fn`.
-
-    The positions that `fn` gets are those in all of `pop`.
-    """
-    mine = session.team.share(table.sizes[pop.ids])[session.team.rank]
-    if not len(mine):
-        return
-    places = torch.as_tensor(mine, device=session.draws.device)
-
-    def placed(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
-        fn(batch, features, logits, places[where])
-
-    snr = None if snr_db is None else snr_db[places]
-    part = pop if len(mine) == len(pop.ids) else pop.narrow(pop.ids[mine])
-    visit(session, part, table, placed, stream=stream, snr_db=snr, link=link, meter=meter)
+def _side_by_side(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | Resting]]:
+    """Yield cohorts of the same architecture and clients, by population."""
+    groups: dict[tuple[int, bytes], dict[str, Cohort | Resting]] = {}
+    for name, pop in pops.items():
+        for cohort in pop.cohorts:
+            if len(cohort.ids):
+                groups.setdefault((id(cohort.network), cohort.ids.tobytes()), {})[name] = cohort
+    yield from groups.values()

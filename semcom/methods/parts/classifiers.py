@@ -9,7 +9,7 @@ Legend: n clients, C classes, d features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeGuard, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,17 @@ from semcom.engine.world import World
 from semcom.methods.parts.passes import training_pass
 
 Kind = Literal["svm", "lr"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+
+def is_classifier(kind: str | None) -> TypeGuard[Kind]:
+    """Return whether a kind of last stage is one of scikit-learn's classifiers, and not a head that is trained."""
+    return kind in KINDS
+
+
+def is_head(kind: str | None) -> TypeGuard[str]:
+    """Return whether a kind of last stage is a head that is trained; None is no kind at all."""
+    return kind is not None and not is_classifier(kind)
 
 
 def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:

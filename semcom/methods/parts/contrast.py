@@ -1,11 +1,11 @@
-"""The supervised contrastive loss of each client in a stack.
+"""The supervised contrastive loss of each client in a stack, and what an anchor's gradient is made of.
 
 Legend: k clients, b samples, d features. All views of a client's mini-batch are samples here.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,10 +34,7 @@ def supervised_contrastive(
     """
     z = torch.nn.functional.normalize(features, dim=-1)
     similar = z @ z.mT / tau
-    others = ~torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device).expand(len(labels), -1, -1)
-    if mask is not None:
-        others = others & mask.unsqueeze(1) & mask.unsqueeze(2)
-    positives = others & (labels.unsqueeze(1) == labels.unsqueeze(2))
+    others, positives = _pairs(labels, mask)
     count = positives.sum(2)
     many = count.clamp(min=1)
     if form == "inside":
@@ -49,10 +46,65 @@ def supervised_contrastive(
     return each.sum(1) / anchors.sum(1).clamp(min=1)
 
 
-def _log_sum(values: Tensor, among: Tensor) -> Tensor:
-    """Return log sum exp over the last axis, `among` some: `[k, b, b] -> [k, b]`.
+class AnchorGradient(NamedTuple):
+    """The gradients of the anchors' losses by their own representations, `[k, b, d]`, in two parts that add up."""
 
-    Where there are none, it is finite, with its gradient.
+    positives: Tensor
+    """The part that comes from the samples of the anchor's class."""
+    negatives: Tensor
+    """The part that comes from the samples of other classes."""
+
+
+def anchor_gradient(features: Tensor, labels: Tensor, mask: Tensor | None, tau: float) -> AnchorGradient:
+    """Return the gradient of each anchor's loss l_j by its own r_j, in closed form (RepPer, section 5, appendix A).
+
+    l_j is the term of anchor j in the `inside` form. With P_ja = exp(s_ja) / sum_A exp(s_ja) and X_jp =
+    exp(s_jp) / sum_P exp(s_jp) (Eqs. 11 and 12), the positives' part is
+    1 / (tau ||r_j||) sum_P (z_p - (z_j . z_p) z_j) (P_jp - X_jp) (Eqs. 14 and 24), and the negatives' part is
+    1 / (tau ||r_j||) sum_N (z_n - (z_j . z_n) z_j) P_jn. Eqs. 15 and 25 print the latter without 1 / (tau ||r_j||),
+    which the line of Eq. 23 before still has in front of both: as printed it is no gradient.
+
+    What r_j does in the losses of other anchors is no part of it. The mean loss divides by the number of anchors.
+
+    Args:
+        features: r, `[k, b, d]`.
+        labels: `[k, b]`.
+        mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
+        tau: temperature.
+
+    Returns:
+        both parts; zero for padding and for a sample without another of its class, which is no anchor.
     """
-    among = among | ~among.any(-1, keepdim=True)
-    return values.masked_fill(~among, -torch.inf).logsumexp(-1)
+    length = features.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    z = features / length
+    others, positives = _pairs(labels, mask)
+    similar = z @ z.mT / tau
+    among_others = _only(similar, others).softmax(-1)
+    among_positives = _only(similar, positives).softmax(-1)
+    anchors = positives.any(-1, keepdim=True)
+
+    def part(weights: Tensor) -> Tensor:
+        pull = weights @ z
+        return torch.where(anchors, (pull - (pull * z).sum(-1, keepdim=True) * z) / (tau * length), 0)
+
+    return AnchorGradient(
+        part((among_others - among_positives) * positives), part(among_others * (others & ~positives))
+    )
+
+
+def _pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return A and P: each sample's others, and those of its class among them, bool `[k, b, b]`."""
+    others = ~torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device).expand(len(labels), -1, -1)
+    if mask is not None:
+        others = others & mask.unsqueeze(1) & mask.unsqueeze(2)
+    return others, others & (labels.unsqueeze(1) == labels.unsqueeze(2))
+
+
+def _log_sum(values: Tensor, among: Tensor) -> Tensor:
+    """Return log sum exp over the last axis, `among` some: `[k, b, b] -> [k, b]`."""
+    return _only(values, among).logsumexp(-1)
+
+
+def _only(values: Tensor, among: Tensor) -> Tensor:
+    """Return `values`, -inf but `among` some; where there are none, all stay, for a finite sum with its gradient."""
+    return values.masked_fill(~(among | ~among.any(-1, keepdim=True)), -torch.inf)

@@ -22,6 +22,7 @@ from semcom.config import RunError
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import ALONE, Team
 from tests.engine import team as cases
+from tests.processes import gone
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,19 +65,6 @@ def test_alone_there_is_nobody_to_talk_to() -> None:
 
 
 # -- teams -----------------------------------------------------------------------------------------------------------
-
-
-def gone(pid: int, patience: float = 0.0) -> bool:
-    """Whether a process has ended."""
-    until = time.monotonic() + patience
-    while True:
-        try:
-            ended = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-        except (FileNotFoundError, ProcessLookupError):
-            ended = True
-        if ended or time.monotonic() > until:
-            return ended
-        time.sleep(0.02)
 
 
 def wrong(found: dict[str, cases.Found], folder: Path) -> dict[str, list[str]]:

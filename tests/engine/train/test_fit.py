@@ -29,7 +29,9 @@ SIZES = (7, 3, 1, 5)
 """Batches of two: a last batch of one, and a client with a single sample."""
 TOLERANCE = 1e-10
 CHANNELS: dict[str, dict[str, Any]] = {
+    "nothing": {"kind": "none"},
     "ideal": {"kind": "ideal"},
+    "free": {"kind": "awgn", "power": "free", "snr_db": "3,6,9,12", "downlink_snr_db": "0,20,5,10"},
     "awgn": {"kind": "awgn", "snr_db": "3,6,9,12", "downlink_snr_db": "0,20,5,10"},
     "rayleigh": {"kind": "rayleigh", "snr_db": 5.0, "downlink_snr_db": "0:10"},
     "zf": {"kind": "rayleigh", "snr_db": "0:18", "equaliser": "zf", "coherence": "batch", "downlink": "ideal"},
@@ -109,13 +111,15 @@ class Plain:
                 w.session.draws.federation.images[index].double() / 127.5 - 1,
                 w.session.draws.federation.labels[index],
             )
-            received = w.session.draws.training_link(
-                self.encoder(x)[None],
-                {n: t[None, at : at + size] for n, t in up.items()},
-                w.session.draws.snr_db("up", me),
-                down={n: t[None, at : at + size] for n, t in down.items()} if w.session.draws.split else None,
-                down_snr_db=w.session.draws.snr_db("down", me),
-            )[0]
+            received = self.encoder(x)
+            if w.config.channel.kind != "none":
+                received = w.session.draws.training_link(
+                    received[None],
+                    {n: t[None, at : at + size] for n, t in up.items()},
+                    w.session.draws.snr_db("up", me),
+                    down={n: t[None, at : at + size] for n, t in down.items()} if w.session.draws.split else None,
+                    down_snr_db=w.session.draws.snr_db("down", me),
+                )[0]
             loss = functional.cross_entropy(self.head(received), y)
             optimiser.zero_grad()
             loss.backward()
@@ -162,9 +166,11 @@ def test_it_is_the_classic_loop_over_every_link(channel: str, split: bool) -> No
     assert_plain(w, pop, trained, log)
 
 
-def test_it_is_the_classic_loop_without_a_simulated_channel() -> None:
-    w = worlds.world("local", SIZES, model={"init": "client"}, train={"through_link": False}, chunk=4)
-    assert type(w.session.draws.training_link) is type(make_link("ideal"))
+@pytest.mark.parametrize(("power", "kind"), [("normalised", "ideal"), ("free", "none")])
+def test_it_is_the_classic_loop_without_a_simulated_channel(power: str, kind: str) -> None:
+    channel, train = {"power": power}, {"through_link": False}
+    w = worlds.world("local", SIZES, model={"init": "client"}, channel=channel, train=train, chunk=4)
+    assert type(w.session.draws.training_link) is type(make_link(kind))
     pop = w.population()
     fitted = w.fit(pop, task)
     trained, log = fitted.models, fitted.log
@@ -518,3 +524,56 @@ def test_a_network_of_the_base_station() -> None:
     assert w.session.tally.visited == 0
     with pytest.raises(Diverged, match="^non-finite loss or weights at the base station's vector$"):
         w.fit(pop, objective, train="", given=given, phase=phase, optimizer=Optimizer("sgd", 1e300))
+
+
+class Kernel(nn.Module):
+    """A network without input whose weight has the shape of a convolution's, hence an order of memory of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 3, 2, 2))
+        self.bias = nn.Parameter(torch.randn(2))
+
+    def forward(self) -> Tensor:
+        return self.weight.sum(1).square().sum() + (self.weight * torch.arange(4.0).view(-1, 1, 1, 1)).sum() * self.bias
+
+
+def downhill(model: StackedModel, batch: None, context: Context) -> Tensor:
+    return model.output().square().mean(1)
+
+
+KINDS = [Optimizer("adam", 0.1, weight_decay=0.1), Optimizer("sgd", 1e-6, momentum=0.9), Optimizer("sgd", 1e-6)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["adam", "momentum", "sgd"])
+def test_the_optimiser_of_the_base_station_can_go_on(kind: Optimizer) -> None:
+    """Two fits of three and two steps that hand its state on are one of five, to the last bit."""
+    w = make()
+    pop = w.server(Kernel, "kernel")
+    blank = kind.state(pop)
+    one = w.fit(pop, downhill, train="", phase=Phase(steps=5), optimizer=kind)
+    assert one.optimizer_state.cohorts == ()
+    once = w.fit(pop, downhill, train="", phase=Phase(steps=5), optimizer=kind, optimizer_state=blank)
+    half = w.fit(pop, downhill, train="", phase=Phase(steps=3), optimizer=kind, optimizer_state=blank)
+    before = mapped(half.optimizer_state, lambda name, t: t.clone())
+    whole = w.fit(
+        half.models, downhill, train="", phase=Phase(steps=2), optimizer=kind, optimizer_state=half.optimizer_state
+    )
+    anew = w.fit(half.models, downhill, train="", phase=Phase(steps=2), optimizer=kind)
+    assert worlds.gap(one.models, once.models) == worlds.gap(one.models, whole.models) == 0
+    assert (worlds.gap(one.models, anew.models) > 0) == bool(kind.slots)
+    pairs = [(before, half.optimizer_state), (once.optimizer_state, whole.optimizer_state)]
+    for mine, theirs in pairs if kind.slots else []:
+        assert worlds.gap(mine, theirs) == 0
+    names = {f"{slot}/{name}" for slot in kind.slots for name in ("weight", "bias")}
+    assert set(blank.cohorts[0].tensors) == names | ({"step"} if kind.name == "adam" else set())
+    assert all((t == 0).all() for t in blank.tensors())
+
+
+def test_an_optimisers_state_of_another_kind_or_for_clients_is_refused() -> None:
+    w = make()
+    pop, adam, sgd = w.server(Kernel, "kernel"), *KINDS[::2]
+    with pytest.raises(ValueError, match="^the optimiser's state is that of another optimiser or network$"):
+        w.fit(pop, downhill, train="", phase=Phase(steps=1), optimizer=adam, optimizer_state=sgd.state(pop))
+    with pytest.raises(ValueError, match="^optimizer_state: it goes on at the base station alone; a client's"):
+        w.fit(w.population(), task, optimizer_state=adam.state(pop))

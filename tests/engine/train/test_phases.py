@@ -274,11 +274,13 @@ def test_uncounted_training_counts_for_nothing() -> None:
     with tally.uncounted():
         fitted = w.fit(w.population(), task)
         one, log = fitted.models, fitted.log
+        w.warn("odd", "this")
         with tally.uncounted():
             tally.begin(7)
+            w.warn("odd", "that")
             w.fit(w.population(), task)
-        assert w.round == 1 and tally.visited == 32
-    assert tally.log == {} and tally.visited == 0 and w.round == 1
+        assert w.round == 1 and tally.visited == 32 and tally.warnings == {"odd": "this"}
+    assert tally.log == {} == tally.warnings and tally.visited == 0 and w.round == 1
     assert w.session.counters()["air"]["up"]["floats"] == 0 == w.session.counters()["air"]["down"]["floats"]
     fitted = plain.fit(plain.population(), task)
     other, other_log = fitted.models, fitted.log

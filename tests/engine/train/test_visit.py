@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -128,10 +129,10 @@ def test_the_noise_of_a_test_is_that_of_its_snr() -> None:
     """And the same realisation at every SNR, so that curves are smooth."""
     w = make(sizes=(2,) * 8, tests=(120,) * 8, chunk=8, channel={"kind": "awgn"})
     pop = w.population()
-    clean = collect(w, pop, snr_db=torch.full((8,), torch.inf))
+    clean = collect(w, pop, snr_db=math.inf)
     noise = {}
     for snr in (0.0, 20.0):
-        got = collect(w, pop, snr_db=torch.full((8,), snr))
+        got = collect(w, pop, snr_db=snr)
         noise[snr] = torch.cat([got[k] - clean[k] for k in got])
         power = noise[snr].square().flatten()
         assert abs(power.mean() - 10 ** (-snr / 10)) < 5 * power.std() / power.numel() ** 0.5

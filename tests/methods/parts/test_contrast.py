@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, strategies
 from torch import Tensor
 from torch.nn import functional
 
-from semcom.methods.parts.contrast import supervised_contrastive
+from semcom.methods.parts.contrast import anchor_gradient, supervised_contrastive
 
 TAU = 0.3
 FORMS: Any = pytest.mark.parametrize("form", ["inside", "outside"])
@@ -79,6 +80,78 @@ def test_the_gradient_in_closed_form() -> None:
     r, y = sample(1, 7)[0].requires_grad_(), torch.tensor([[0, 1, 0, 0, 2, 1, 2]])
     (got,) = torch.autograd.grad(supervised_contrastive(r, y, None, TAU).sum(), r)
     np.testing.assert_allclose(got[0], gradient(r[0].detach().numpy(), y[0].numpy(), TAU), atol=1e-14)
+
+
+def anchor_losses(r: Tensor, y: Tensor) -> list[Tensor]:
+    """Each anchor's term of Eq. 5, one client."""
+    z = functional.normalize(r, dim=1)
+    found = []
+    for j in range(len(y)):
+        others = [a for a in range(len(y)) if a != j]
+        e = {a: torch.exp(z[j] @ z[a] / TAU) for a in others}
+        ratios = [e[p] / sum(e.values()) for p in others if y[p] == y[j]]
+        found.append(-torch.stack(ratios).mean().log() if ratios else z.sum() * 0)
+    return found
+
+
+def anchors_of(r: Tensor, y: Tensor) -> Tensor:
+    """The gradient of each anchor's loss by its own representation, by autograd, `[b, d]`."""
+    r = r.clone().requires_grad_()
+    losses = anchor_losses(r, y)
+    return torch.stack([torch.autograd.grad(loss, r, retain_graph=True)[0][j] for j, loss in enumerate(losses)])
+
+
+def test_the_anchor_gradient_is_autograds() -> None:
+    """Two clients, the second one with padding; a sample without another of its class, and padding, have none."""
+    r, _ = sample(2, 7)
+    y = torch.tensor([[0, 1, 0, 0, 2, 1, 1], [0, 0, 1, 1, 2, 0, 0]])
+    mask = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
+    got = sum(anchor_gradient(r, y, mask, TAU))
+    assert isinstance(got, Tensor)
+    torch.testing.assert_close(got[0], anchors_of(r[0], y[0]), rtol=0, atol=1e-13)
+    torch.testing.assert_close(got[1, :5], anchors_of(r[1, :5], y[1, :5]), rtol=0, atol=1e-13)
+    assert (got[0, 4] == 0).all() and (got[1, 4:] == 0).all()
+
+
+def test_the_parts_are_those_of_positives_and_negatives() -> None:
+    """Eqs. 14 and 15 with 1 / (tau ||r||) in both; as printed, the negatives' lack exactly that factor."""
+    r, y = sample(1, 6, 3)[0], torch.tensor([[0, 0, 1, 0, 1, 1]])
+    z, length = functional.normalize(r[0], dim=1), r[0].norm(dim=1)
+    e = torch.exp(z @ z.T / TAU).fill_diagonal_(0)
+    same = (y[0] == y[0][:, None]).fill_diagonal_(False)
+    pulled, printed = torch.zeros_like(r[0]), torch.zeros_like(r[0])
+    for j in range(6):
+        for a in set(range(6)) - {j}:
+            across = z[a] - (z[j] @ z[a]) * z[j]
+            share = e[j, a] / e[j].sum()
+            if same[j, a]:
+                pulled[j] += across * (share - e[j, a] / e[j, same[j]].sum()) / (TAU * length[j])
+            else:
+                printed[j] += across * share
+    positives, negatives = (part[0] for part in anchor_gradient(r, y, None, TAU))
+    torch.testing.assert_close(positives, pulled, rtol=0, atol=1e-13)
+    torch.testing.assert_close(negatives * TAU * length[:, None], printed, rtol=0, atol=1e-13)
+    assert ((TAU * length - 1).abs() > 0.1).all()  # so that the factor is seen
+    wrong = (pulled + printed - anchors_of(r[0], y[0])).norm(dim=1)
+    assert (wrong > 0.1 * (pulled + printed).norm(dim=1)).all()
+
+
+@given(
+    seed=strategies.integers(0, 2**32 - 1),
+    b=strategies.integers(2, 8),
+    d=strategies.integers(2, 5),
+    tau=strategies.floats(0.05, 2.0),
+)
+def test_the_anchor_gradient_does_not_lengthen_r(seed: int, b: int, d: int, tau: float) -> None:
+    """Both parts are orthogonal to r, since the loss sees its direction alone; a longer r has a smaller one."""
+    generator = torch.Generator().manual_seed(seed)
+    r = torch.randn(1, b, d, generator=generator, dtype=torch.float64)
+    y = torch.randint(0, 3, (1, b), generator=generator)
+    parts, halved = anchor_gradient(r, y, None, tau), anchor_gradient(2 * r, y, None, tau)
+    for part, half in zip(parts, halved, strict=True):
+        along = (part * r).sum(-1).abs()
+        assert (along <= 1e-12 * (1 + part.norm(dim=-1)) * (1 + r.norm(dim=-1))).all()
+        torch.testing.assert_close(half, part / 2, rtol=1e-9, atol=1e-12)
 
 
 @FORMS

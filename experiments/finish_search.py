@@ -1,0 +1,144 @@
+"""The search for the defaults of a last stage: epochs, rate and optimiser, on validation images, one setting for all.
+
+Each run trains a method, whose encoders are then frozen. On them, heads of either kind are trained from fresh weights
+with every candidate, and FedBABU's whole models are fine-tuned with every rate for its five epochs. What counts are
+images that were set aside from the clients' training images; no test image is looked at.
+
+The rule, written before the first run: the score of a candidate is its mean validation accuracy over datasets, methods
+and stages. Those within half a point of the best score are tied, and the cheapest of them is chosen: the fewest epochs,
+then SGD, then the smallest rate. The sweep leaves the accuracies; this prints the scores and the choice:
+
+    semcom sweep finish-search --scale small --data.root data
+    python -m experiments.finish_search results/finish-search-small
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+import semcom
+from experiments.base import Experiment, Grid, set_fields
+from experiments.progress import run_folder
+from experiments.results import read_table
+from experiments.table import markdown
+from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
+from semcom.runs.folder import write_summary
+
+if TYPE_CHECKING:
+    from semcom.engine.train.view import View
+    from semcom.engine.world import World
+
+EPOCHS = (10, 30, 100)
+RATES = (
+    *(("sgd", rate) for rate in (0.03, 0.1, 0.3, 1.0)),
+    *(("adam", rate) for rate in (0.001, 0.003, 0.01, 0.03)),
+)
+CANDIDATES = [FinishConfig(None, epochs, rate, name) for (name, rate), epochs in itertools.product(RATES, EPOCHS)]  # type: ignore[arg-type]
+"""All that the choice is made among."""
+HEADS = ("linear", "mlp")
+TIED = 0.005
+"""Difference of scores below which the cheaper candidate is as good."""
+COLUMN = "search"
+"""What the columns of the accuracies begin with."""
+
+
+def search(config: RunConfig) -> None:
+    """Train, and leave the validation accuracy of each candidate and stage as `search` in the summary."""
+    result = semcom.run(set_fields(config, {"out": None}))
+    body = next(iter(result.views.values()))
+    found = {_name(candidate): dict(_scores(result.world, body, candidate)) for candidate in CANDIDATES}
+    write_summary(run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
+
+
+def _name(candidate: FinishConfig) -> str:
+    return f"{candidate.optimizer} {candidate.lr:g} x {candidate.epochs}"
+
+
+def _scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
+    """Yield the validation accuracy after each stage that trains by a candidate, after the rounds of a run."""
+    from semcom.engine.train.view import View
+    from semcom.methods.fedavg import FedAvg
+    from semcom.methods.parts.heads import fine_tuned, with_classifiers
+
+    trial = copy(world)
+    trial.session = replace(world.session, chunk=None)  # all heads at once, which is faster
+    trial.config = replace(world.config, finish=candidate)
+    for kind in HEADS:
+        yield kind, _accuracy(trial, with_classifiers(trial, body.population, kind))
+    if world.config.method == "fedbabu":
+        trial.config = replace(world.config, finish=replace(candidate, epochs=5))
+        yield "all", _accuracy(trial, View(fine_tuned(trial, body.population, FedAvg.averages)))
+
+
+def _accuracy(world: World, view: View) -> float:
+    """Return the accuracy on validation images, the mean over clients."""
+    from semcom.engine.train.view import confusion
+    from semcom.runs.accuracy import per_client
+
+    session = world.session
+    table = session.draws.federation.validation
+    counts = confusion(session, {"": view}, session.draws.test_snrs[0], table, "validation", metered=False)
+    return float(per_client(counts[""].cpu().numpy()).mean())
+
+
+def scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per candidate with its score in %, the best first, from the table of a sweep.
+
+    Columns: optimizer, lr, epochs, score, and the mean of each stage (`linear`, `mlp`, `all`).
+    """
+    rows = []
+    for candidate in CANDIDATES:
+        stages = {kind: frame.filter(items=[f"{COLUMN}.{_name(candidate)}.{kind}"]) for kind in (*HEADS, "all")}
+        every = pd.concat(stages.values(), axis=1).stack()
+        means = {kind: 100 * of.stack().mean() for kind, of in stages.items()}
+        setting = {"optimizer": candidate.optimizer, "lr": candidate.lr, "epochs": candidate.epochs}
+        rows.append({**setting, "score": 100 * every.mean(), **means})
+    return pd.DataFrame(rows).sort_values("score", ascending=False, ignore_index=True, kind="stable")
+
+
+def chosen(rows: pd.DataFrame) -> pd.Series:
+    """Return the row of the cheapest candidate among those that are tied with the best one."""
+    tied = rows[rows.score >= rows.score.max() - 100 * TIED]
+    return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
+
+
+BASE = RunConfig(
+    partition=PartitionConfig(validation=0.25, options={"ways": 3}),
+    model=ModelConfig(encoder="dcgan-narrow"),
+    train=TrainConfig(rounds=10),
+)
+APART: dict[str, dict[str, dict[str, Any]]] = {
+    "data.name": {
+        "digits": {"clients": 20, "partition.shots": 15},
+        "cifar10": {"clients": 10, "partition.shots": 40},
+    }
+}
+"""Clients of a dataset, and their training images of each of their three classes, a quarter of which is set aside."""
+
+FINISH_SEARCH = Experiment(
+    name="finish-search",
+    title="Epochs, rate and optimiser of a last stage, on validation images",
+    paper="none",
+    methods=("fedavg", "fedper", "repper", "local", "fedbabu"),
+    scales={
+        "smoke": Grid(BASE, {"data.name": ("digits",)}, APART),
+        "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, APART),
+    },
+    axis="data.name",
+    train=search,
+)
+"""The experiment behind the defaults of `finish`."""
+
+if __name__ == "__main__":
+    table = scores(read_table(Path(sys.argv[1])))
+    print(markdown(table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")))
+    choice = chosen(table)
+    print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")

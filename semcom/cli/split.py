@@ -1,0 +1,114 @@
+"""`semcom split`: who owns which images of a dataset, drawn or read from another toolkit, written to a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import semcom
+from semcom.cli import flags
+from semcom.cli.printing import split_table
+from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
+from semcom.config.options import spelled
+from semcom.data.dataset import SIDE, Dataset
+from semcom.data.load import load, read
+from semcom.data.partitions import partition
+from semcom.data.pfllib import NAME, client_files, read_pfllib, side_of
+from semcom.data.split import Split
+from semcom.data.split_file import write_split
+from semcom.runs.limits import check_archive
+from semcom.runs.owners import with_options
+from semcom.runs.plugins import load_plugins
+
+
+@dataclass(frozen=True)
+class SplitFlags:
+    """Divide a dataset over clients as `semcom train` does, write who owns which images, and print who has what.
+
+    `semcom train --partition.kind file --partition.path OUT` trains on what was written.
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    partition: PartitionConfig = field(default_factory=PartitionConfig)
+    clients: int = 20
+    """K: number of clients, new ones included."""
+    seed: int = 0
+    """Seed from which the division follows."""
+    out: str | None = None
+    """File that is written, an .npz: train_0, test_0, train_1, ... are indices of images."""
+    from_pfllib: str | None = None
+    """Folder of a dataset that PFLlib has divided: its division is written (None: one is drawn)."""
+    plugins: tuple[str, ...] = ()
+    """Python files or modules that register own datasets and partitions (repeatable)."""
+
+
+def read_flags(early: flags.Early) -> SplitFlags:
+    """Return the flags of `semcom split`. Raises ConfigError or ValueError for the first thing that is wrong."""
+    load_plugins(early.plugins)
+    config = with_options(flags.with_owners(RunConfig(), flags.read_kinds(early.rest)))
+    start = SplitFlags(config.data, config.partition, plugins=early.plugins)
+    wanted = flags.parse(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
+    if wanted.out is None:
+        raise ConfigError("out: None is no file; give the path of the .npz that is to be written")
+    if os.path.isdir(os.path.expanduser(wanted.out)):
+        raise ConfigError(f"out: {wanted.out!r} is a folder; give the path of the .npz that is to be written")
+    if wanted.data.size != SIDE:
+        raise ConfigError(f"data.size: {wanted.data.size} has no effect on who owns which images; leave it out")
+    if wanted.from_pfllib is not None:
+        _refuse_beside_pfllib(wanted, SplitFlags(partition=with_options(RunConfig()).partition))
+    return wanted
+
+
+def split(wanted: SplitFlags) -> None:
+    """Draw or read the split, write it and print its table.
+
+    Raises:
+        ConfigError: the data cannot be had, or not be divided like that.
+        OSError: the file cannot be written.
+    """
+    assert wanted.out is not None
+    config = semcom.resolve(
+        RunConfig(
+            method="local",
+            data=wanted.data,
+            partition=wanted.partition,
+            clients=wanted.clients,
+            seed=wanted.seed,
+            plugins=wanted.plugins,
+            device="cpu",
+        )
+    )
+    if wanted.from_pfllib is None:
+        dataset = read(config.data)
+        made = partition(dataset, config.partition, config.clients, config.seed)
+    else:
+        dataset, made = _from_pfllib(wanted.from_pfllib, config)
+    out = write_split(os.path.expanduser(wanted.out), made)
+    print(split_table(made, dataset.labels, dataset.classes))
+    data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
+    flags = f"{data} --clients {len(made.train)} --seed {wanted.seed} --partition.kind file --partition.path {out}"
+    print(f"written to {out}: {flags}")
+
+
+def _from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
+    """Return the dataset, and the split that a folder of PFLlib's has of it."""
+    for files in client_files(folder).values():
+        for file in files:
+            check_archive("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
+    dataset = load(replace(config.data, size=max(SIDE, side_of(folder))))  # as large as they are stored
+    return dataset, read_pfllib(folder, dataset)
+
+
+def _refuse_beside_pfllib(wanted: Any, start: Any, prefix: str = "") -> None:
+    """Raise ConfigError for the first flag beside --from-pfllib that says how to divide: the folder says it."""
+    for each in dataclasses.fields(start):
+        value, usual = getattr(wanted, each.name), getattr(start, each.name)
+        if dataclasses.is_dataclass(usual) and each.name != "data":
+            inner = prefix if each.name == "options" else f"{prefix}{each.name}."
+            _refuse_beside_pfllib(value, usual, inner)
+        elif value != usual and each.name not in ("data", "out", "from_pfllib", "plugins"):
+            flag = spelled(f"{prefix}{each.name}")
+            raise ConfigError(f"{flag}: {value!r} has no effect with from-pfllib, whose folder says it; leave it out")

@@ -1,0 +1,133 @@
+"""The division of a dataset that PFLlib has written, as indices into that dataset.
+
+PFLlib (Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated Learning Library and
+Benchmark", JMLR 26, 2025) writes the images of each client to `train/K.npz` and `test/K.npz`: under the name `data` a
+pickled dictionary of `x`, float `[n, C, H, W]` in [-1, 1] (x / 127.5 - 1 of the bytes), and `y`, classes `[n]`; beside
+them `config.json` with `num_clients`. Its images are those of the dataset's training and test part together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semcom.config import ConfigError
+from semcom.data.archive import read_pickled
+from semcom.data.dataset import Bytes, Dataset, Indices
+from semcom.data.split import Split
+
+NAME = "data"
+"""Name of the dictionary in a file."""
+CLOSE = 0.01
+"""Largest distance of a pixel from a whole number of 0 to 255."""
+
+
+def client_files(folder: str) -> dict[str, list[Path]]:
+    """Return the files of each part, `train` and `test`, a client's after the other's.
+
+    Raises ConfigError if a part, or a client's file, is missing.
+    """
+    path = Path(os.path.expanduser(folder))
+    clients = _clients(folder, path)
+    files = {part: [path / part / f"{client}.npz" for client in range(clients)] for part in ("train", "test")}
+    missing = [file for part in files.values() for file in part if not file.is_file()]
+    if missing:
+        raise ConfigError(f"from-pfllib: {folder!r} divides the data over {clients} clients, but has no {missing[0]}")
+    return files
+
+
+def side_of(folder: str) -> int:
+    """Return the longer side of the images in a PFLlib folder, in pixels. Raises ConfigError as `read_pfllib` does."""
+    images, _ = _images(client_files(folder)["train"][0])
+    return max(images.shape[2:])
+
+
+def read_pfllib(folder: str, dataset: Dataset) -> Split:
+    """Return which images of a dataset each client of a PFLlib folder has, found by their bytes and their classes.
+
+    The dataset's images have to be as large as they are stored. Of images that it has several times, each is given out
+    once.
+
+    Raises ConfigError if the folder is damaged or of another layout, or has an image that the dataset does not have.
+    """
+    search = _Search(dataset)
+    lists = {
+        part: tuple(search.indices(file, *_images(file)) for file in files)
+        for part, files in client_files(folder).items()
+    }
+    nothing = tuple(np.empty(0, dtype=np.int64) for _ in lists["train"])
+    return Split(lists["train"], lists["test"], nothing)
+
+
+class _Search:
+    """The places of images in a dataset, by their bytes and classes; each is given out once."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.name, self.shape = dataset.name, dataset.images.shape[1:]
+        self.left: dict[tuple[bytes, int], deque[int]] = defaultdict(deque)
+        for index, key in enumerate(_keys(dataset.images, dataset.labels)):
+            self.left[key].append(index)
+
+    def indices(self, file: Path, images: Bytes, labels: Indices) -> Indices:
+        """Return the places of a file's images, sorted. Raises ConfigError for one that has none, or none is left."""
+        if images.shape[1:] != self.shape:
+            here, there = ("x".join(map(str, shape)) for shape in (images.shape[1:], self.shape))
+            raise ConfigError(f"from-pfllib: {file} has images of {here}, {self.name!r} of {there}")
+        found = []
+        for number, key in enumerate(_keys(images, labels)):
+            if not self.left.get(key):
+                wanted = f"image {number} of {file} (class {key[1]}) is not in {self.name!r}, or not as often"
+                raise ConfigError(f"from-pfllib: {wanted}; give the dataset that it was made of as data.name")
+            found.append(self.left[key].popleft())
+        return np.sort(np.array(found, dtype=np.int64))
+
+
+def _keys(images: Bytes, labels: Indices) -> Iterator[tuple[bytes, int]]:
+    """Yield what tells each image from all others: the digest of its bytes, and its class."""
+    for image, label in zip(images, labels.tolist(), strict=True):
+        yield hashlib.blake2b(image.tobytes(), digest_size=16).digest(), label
+
+
+def _clients(folder: str, path: Path) -> int:
+    """Return the number of clients: of the files in `train`, and of config.json, if there is one."""
+    here = sum(name.endswith(".npz") for name in os.listdir(path / "train")) if (path / "train").is_dir() else 0
+    if not here:
+        raise ConfigError(f"from-pfllib: {folder!r} has no train/0.npz; give a dataset's folder of PFLlib")
+    try:
+        told = json.loads((path / "config.json").read_text(encoding="utf-8")).get("num_clients", here)
+    except FileNotFoundError:
+        return here
+    except (OSError, ValueError, AttributeError, RecursionError):
+        raise ConfigError(f"from-pfllib: {path / 'config.json'} cannot be read") from None
+    if told != here:
+        raise ConfigError(f"from-pfllib: {folder!r} has files of {here} clients, and {told} in its config.json")
+    return here
+
+
+def _images(file: Path) -> tuple[Bytes, Indices]:
+    """Return images `[n, C, H, W]` and classes `[n]` of one file."""
+    blame = f"from-pfllib: {file}"
+    arrays = read_pickled(file, blame, NAME)
+    if not {"x", "y"} <= arrays.keys():
+        raise ConfigError(f"{blame} has no x and y, but {', '.join(arrays) or 'nothing'}")
+    x, y = arrays["x"], arrays["y"]
+    if x.ndim != 4 or y.dtype.kind not in "iu" or y.shape != (len(x),) or not len(x):
+        raise ConfigError(f"{blame} has x {x.shape} and y {y.dtype} {y.shape}, not images [n, C, H, W] and classes [n]")
+    return _bytes(blame, x), y.astype(np.int64)
+
+
+def _bytes(blame: str, x: npt.NDArray[Any]) -> Bytes:
+    """Return images in [-1, 1] as the bytes that they were. Raises ConfigError for other numbers."""
+    pixels = (x.astype(np.float64) + 1) * 127.5
+    whole = np.rint(pixels)
+    if not (np.abs(pixels - whole) < CLOSE).all() or whole.min() < 0 or whole.max() > 255:
+        raise ConfigError(f"{blame} has images that are no bytes scaled to [-1, 1], as PFLlib scales them")
+    return whole.astype(np.uint8)

@@ -1,0 +1,98 @@
+"""Classifiers of the clients' own on frozen encoders, and fine-tuning: what a last stage trains.
+
+The optimiser is that of the section `finish`, not the run's: its rate follows no schedule. Heads train on features that
+each encoder has given once, and which meet the training link anew at every visit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from semcom.engine.store.population import Cohort, Population, Prefix
+from semcom.engine.train.descent import Optimizer
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
+from semcom.engine.world import World
+from semcom.methods.base import cross_entropy
+from semcom.methods.parts.classifiers import is_classifier, is_head, linear_classifiers, linear_scores
+from semcom.models.split import SplitModel
+
+
+def with_classifiers(world: World, bodies: Population, kind: str | None = None, phase: Phase | None = None) -> View:
+    """Return the models of some clients with classifiers of their own on their frozen encoders.
+
+    Args:
+        world: the run.
+        bodies: n models; of them only the encoders count.
+        kind: `svm`, `lr`, or a head, which is trained from fresh weights (None: the run's).
+        phase: how long a head is trained (None: for `finish.epochs`, logged as "head").
+    """
+    if is_classifier(kind):
+        return View(bodies, linear_scores, linear_classifiers(world, bodies, kind))
+    heads = world.heads(kind or world.config.model.head, bodies.ids)
+    return View(trained_heads(world, bodies, heads, phase or Phase("head", epochs=world.config.finish.epochs)))
+
+
+def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = None) -> Population:
+    """Return copies of the models of the clients that are tested, of which a part has been trained by plain CE.
+
+    Without any epochs, all models are returned as they are.
+
+    Args:
+        world: the run.
+        pop: models.
+        part: what is trained.
+        own: the method's own epochs, where those of `finish` are for the heads that `finish.kind` asks for.
+    """
+    epochs = world.config.finish.epochs
+    if epochs and own is not None and is_head(world.config.finish.kind):
+        epochs = own
+    if not epochs:
+        return pop
+    phase, tested = Phase("tune", epochs=epochs), pop.select(world.tested())
+    if part == "head.":
+        return trained_heads(world, tested, _heads_of(tested), phase)
+    return world.fit(tested, cross_entropy, train=part, phase=phase, optimizer=finishing_optimizer(world)).models
+
+
+def trained_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
+    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by plain CE."""
+    if phase.epochs != 0:
+        optimizer = finishing_optimizer(world)
+        features = world.on_features(bodies)
+        heads = features.fit(heads, cross_entropy, train="head.", phase=phase, optimizer=optimizer).models
+    return _joined(bodies, heads)
+
+
+def finishing_optimizer(world: World) -> Optimizer:
+    """Return the optimiser of `finish`, at the same rate in all rounds."""
+    name, rate = world.config.finish.optimizer, world.config.finish.lr
+    assert name is not None and rate is not None, "resolved for whatever trains after the rounds"
+    return Optimizer(name, rate)
+
+
+def _heads_of(pop: Population) -> Population:
+    """Return the heads of models of one architecture, as models whose encoder passes on what it is given."""
+    (cohort,) = pop.stacks()
+    inside = {name: t for name, t in cohort.tensors.items() if name.startswith("head.")}
+    network = SplitModel(nn.Identity(), cohort.network.get_submodule("head"))
+    return Population((Cohort(network, inside, cohort.ids, cohort.shared & inside.keys()),))
+
+
+def _joined(bodies: Population, heads: Population) -> Population:
+    """Return models with the encoders of `bodies` and `heads`, which have one architecture."""
+    (own,) = heads.stacks()
+
+    def join(body: Cohort) -> Cohort:
+        at = torch.as_tensor(np.searchsorted(own.ids, body.ids), device=own.device)
+        tensors = {name: t for name, t in body.tensors.items() if name.startswith("encoder.")}
+        shared = body.shared & tensors.keys()
+        tensors |= {name: t if name in own.shared else t[at] for name, t in own.tensors.items()}
+        network = SplitModel(body.network.get_submodule("encoder"), own.network.get_submodule("head"))
+        return replace(body, network=network, tensors=tensors, shared=shared | own.shared)
+
+    return Population(tuple(join(cohort) for cohort in bodies.stacks()))

@@ -1,0 +1,54 @@
+"""`arrays.npz`: what a run keeps on request beside its numbers, by the names that docs/metrics.md explains."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semcom.config import RunError
+from semcom.files import write_atomically
+
+Arrays = dict[str, np.ndarray]
+
+CONFUSION, FEATURES, CURVES = "confusion", "features", "curves-per-client"
+PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/"}
+"""What can be kept -> how the names of its arrays begin."""
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
+    """Write the arrays of the run with a hash. Raises OSError; no half of the file is there then."""
+    content: dict[str, Any] = {"run": np.array(run), **arrays}
+    write_atomically(path, lambda file: np.savez(file, **content))
+
+
+def read_arrays(path: Path, expected: str) -> Arrays:
+    """Return the arrays of a run's file; none where there is no file.
+
+    Args:
+        path: of the file.
+        expected: hash of the run.
+
+    Raises:
+        RunError: the file is damaged, or of another run.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(f"{path} is damaged ({type(error).__name__})") from None
+    run = found.pop("run", None)
+    if run is None or str(run) != expected:
+        raise RunError(f"{path} is of run {run}, not of {expected}")
+    return found
+
+
+def lacking(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
+    """Return those kinds of which there are no arrays."""
+    return [what for what in keep if not any(name.startswith(PREFIX[what]) for name in found)]

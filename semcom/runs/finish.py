@@ -1,0 +1,88 @@
+"""The last stage that every method can have: classifiers of the clients' own on the frozen encoders of its headline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from channels.registry import unknown
+from semcom.config import FINISH, ConfigError, FinishConfig, Resolved, RunConfig
+from semcom.config.options import spelled
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.parts.classifiers import KINDS, is_classifier, is_head
+from semcom.methods.parts.heads import with_classifiers
+from semcom.models.registry import HEADS
+
+FINISHED = "finished"
+"""Name of the view, the headline of a run that has it."""
+
+
+def check(config: RunConfig, method: Method) -> None:
+    """Raise ConfigError for a kind that is not known, and for settings of a last stage that trains nothing."""
+    finish = config.finish
+    known = [*HEADS.names(), *KINDS]
+    if finish.kind is not None and finish.kind not in known:
+        raise ConfigError(f"finish.kind: {unknown(finish.kind, known)}")
+    usual = defaults(method, finish.kind)
+    for name in FINISH:
+        value = getattr(finish, name)
+        if value not in (None, usual[name]) and name not in trained_by(config, method):
+            raise ConfigError(f"finish.{spelled(name)}: {value!r} has no effect, as {_why(config)}; leave it out")
+
+
+def _why(config: RunConfig) -> str:
+    """Return the reason for which a field of `finish` has no effect on a run."""
+    if config.finish.epochs == 0:
+        return "finish.epochs is 0"
+    if is_classifier(config.finish.kind):
+        return f"{config.finish.kind} is not trained in epochs"
+    if config.new_clients:
+        return "new clients train for new-steps, and no other client after the rounds"
+    return f"{config.method} trains nothing after the rounds without finish.kind"
+
+
+def defaults(method: Method, kind: str | None = None) -> dict[str, Any]:
+    """Return the values of open fields of `finish`: the method's, and the common ones; with heads of a kind, these."""
+    return {**FINISH, **({} if is_head(kind) else method.finishing or {})}
+
+
+def fill(config: RunConfig, method: Method) -> FinishConfig:
+    """Return `finish` with all fields filled that have an effect, and the others open.
+
+    So a run without a last stage is the same run whatever the defaults are.
+    """
+    finish = config.finish
+    for name, usual in defaults(method, finish.kind).items():  # epochs first, on which the others depend
+        given = getattr(finish, name)
+        used = name in trained_by(replace(config, finish=finish), method)
+        finish = replace(finish, **{name: (usual if given is None else given) if used else None})
+    return finish
+
+
+def trained_by(config: RunConfig, method: Method) -> set[str]:
+    """Return the fields of `finish` by which anything is trained after the rounds of a run."""
+    stage = method.finishing is not None or is_head(config.finish.kind)
+    joins = config.new_clients > 0 and not is_classifier(config.finish.kind)
+    moves = joins or (stage and config.finish.epochs != 0)
+    return ({"epochs"} if stage else set()) | ({"lr", "optimizer"} if moves else set())
+
+
+def finished(world: World, views: Mapping[str, View]) -> dict[str, View]:
+    """Return the first of some views with `finish.kind` in the place of its head, for the clients that are tested.
+
+    Heads start from fresh weights, and see the features and the noise that those of a method's own last stage see.
+    """
+    for view in views.values():
+        kind, epochs = world.config.finish.kind, world.config.finish.epochs
+        bodies = view.population.select(world.tested())
+        return {FINISHED: with_classifiers(world, bodies, kind, Phase("head", epochs=epochs, log=FINISHED))}
+    return {}
+
+
+def makes_heads(config: Resolved) -> bool:
+    """Return whether fresh heads are made after the rounds of a run, beside those of its method."""
+    return is_head(config.finish.kind) or (config.finish.kind is None and config.new_clients > 0)

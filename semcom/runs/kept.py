@@ -1,0 +1,184 @@
+"""The arrays that a run keeps on request (`RunConfig.keep`), made by tests of its last state.
+
+docs/metrics.md names them. Legend: K tested clients, C classes, E evaluations, n images whose features are kept, d
+features.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError, Resolved
+from semcom.data.federation import Federation, Ragged
+from semcom.engine.random import keyed
+from semcom.engine.train.view import View, confusions
+from semcom.engine.train.visit import Heard
+from semcom.engine.world import World
+from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, Arrays
+from semcom.runs.evaluation import is_due, of_clients
+
+Stages = Mapping[int, Mapping[str, View]]
+"""Round whose draws the tests make -> the views that are tested after it."""
+
+IMAGES = 10_000
+"""Number of test images whose features are kept, at most."""
+LARGEST = 2**28
+"""Bytes of an array, at most."""
+
+
+def check(config: Resolved, members: Federation) -> None:
+    """Raise ConfigError, before any work, for arrays that have no folder, or of too many clients."""
+    if config.keep and config.out is None:
+        raise ConfigError(f"keep: {','.join(config.keep)!r} has no effect without out; give a folder")
+    clients = config.train.eval_clients or config.clients
+    evaluations = sum(is_due(config, round_) for round_ in range(1, config.train.rounds + 1))
+    for what, numbers in ((CONFUSION, len(members.classes) ** 2), (CURVES, evaluations)):
+        size = 8 * clients * numbers
+        if what in config.keep and size > LARGEST:
+            amounts = f"{size / 2**20:,.0f} MiB a view, and at most {LARGEST >> 20} are kept"
+            raise ConfigError(f"keep: {what!r} of {clients:,} clients takes {amounts}; set train.eval-clients")
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def collect(world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]) -> Arrays:
+    """Return the arrays of some kinds; every rank takes part, and all get the same.
+
+    Tests are repeated with the draws that they made, at the first test SNR; nothing of them counts.
+
+    Args:
+        world: the run, after its last round.
+        stages: what is tested.
+        lines: the rounds' lines of metrics.jsonl, and that of the last stage.
+        keep: the kinds.
+    """
+    ids = [world.tested(), *(view.population.ids for views in stages.values() for view in views.values())]
+    clients = reduce(np.intersect1d, ids)
+    found: Arrays = {"clients": clients}
+    if {CONFUSION, FEATURES} & set(keep):
+        found |= _tests(world, stages, clients, keep)
+    return found | (_curves(lines) if CURVES in keep else {})
+
+
+def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
+    """Return what is kept of the tests of some clients."""
+    session, found = world.session, Arrays()
+    federation = session.draws.federation
+    samples = Samples.of(world, clients) if FEATURES in keep else None
+    for round_, views in stages.items():
+        with session.tally.uncounted():
+            session.tally.begin(round_)
+            whole = all(len(view.population.ids) == len(clients) for view in views.values())
+            chosen = views if whole else of_clients(views, clients)
+            note = samples.note if samples is not None else None
+            (tables,) = confusions(
+                session, chosen, session.draws.test_snrs[:1], federation.test, metered=False, note=note
+            )
+        if CONFUSION in keep:
+            found |= {f"confusion/{name}": t.cpu().numpy() for name, t in tables.items()}
+    if CONFUSION in keep:
+        for name, table in (("train", federation.train), ("test", federation.test)):
+            found[f"counts/{name}"] = class_counts(federation, table, clients)
+    names = dict.fromkeys(name for views in stages.values() for name in views)
+    return found | (samples.arrays(names) if samples is not None else {})
+
+
+def _curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
+    """Return each view's accuracies `[E, K]` and their rounds `[E]`."""
+    found: Arrays = {}
+    for name in dict.fromkeys(name for line in lines for name in line.get("views", {})):
+        evaluated = [line for line in lines if name in line.get("views", {})]
+        found[f"rounds/{name}"] = np.array([line["round"] for line in evaluated])
+        found[f"curves/{name}"] = np.array([line["views"][name]["clients"] for line in evaluated])
+    return found
+
+
+def class_counts(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
+    """Return how many images of each class some clients have in a table, int64 `[K, C]`."""
+    c = len(federation.classes)
+    owner = np.repeat(np.arange(len(table)), table.sizes)
+    labels = federation.labels[table.flat].cpu().numpy()
+    return np.bincount(owner * c + labels, minlength=len(table) * c).reshape(-1, c)[clients]
+
+
+# -- features --------------------------------------------------------------------------------------------------------
+
+
+class Samples:
+    """The test images whose features are kept, and these features by view.
+
+    Args:
+        world: the run.
+        at: their positions in the test lists, back to back, ascending, `[n]`.
+    """
+
+    def __init__(self, world: World, at: np.ndarray) -> None:
+        self.world, self.at = world, at
+        draws = world.session.draws
+        self.row = torch.full((len(draws.federation.test.flat),), -1, dtype=torch.int64, device=draws.device)
+        self.row[torch.as_tensor(at, device=draws.device)] = torch.arange(len(at), device=draws.device)
+        self.found: dict[str, tuple[Tensor, Tensor]] = {}
+
+    @classmethod
+    def of(cls, world: World, clients: np.ndarray) -> Samples:
+        """Return images that are drawn evenly over some clients: as many as `IMAGES` and `LARGEST` admit."""
+        draws = world.session.draws
+        table, most = draws.federation.test, LARGEST // (world.features * draws.dtype.itemsize)
+        quota = even_quota(table.sizes[clients], min(IMAGES, most), draws.config.seed)
+        chosen = [np.zeros(0, dtype=np.int64)]
+        for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
+            order = torch.randperm(int(table.sizes[client]), generator=keyed("cpu", draws.config.seed, "kept", client))
+            chosen.append(table.offsets[client] + np.sort(order[:n].numpy()))
+        return cls(world, np.concatenate(chosen))
+
+    def note(self, names: Sequence[str], heard: Heard) -> None:
+        """Take what is kept of a batch that some views have heard."""
+        rows = self.row[heard.at]
+        mine = (rows >= 0) & (heard.batch.weight > 0)
+        if names[0] not in self.found:
+            size = len(self.at), self.world.features
+            self.found |= dict.fromkeys(names, (self.world.zeros(*size), self.world.zeros(*size)))
+        for kept, features in zip(self.found[names[0]], (heard.features, heard.raw), strict=True):
+            kept[rows[mine]] = features[mine]
+
+    def arrays(self, names: Collection[str]) -> Arrays:
+        """Return features as received and raw, `[n, d]`, by all of some views; label, client and image of each, `[n]`.
+
+        The ranks add theirs up; one without clients has heard nothing.
+        """
+        federation, team = self.world.session.draws.federation, self.world.session.team
+        image = federation.test.flat[torch.as_tensor(self.at, device=federation.test.flat.device)]
+        found = {
+            "samples/client": np.searchsorted(federation.test.offsets, self.at, side="right") - 1,
+            "samples/label": federation.labels[image].cpu().numpy(),
+            "samples/image": image.cpu().numpy(),
+        }
+        nothing = self.world.zeros(len(self.at), self.world.features)
+        for name in names:
+            for kind, kept in zip(("received", "raw"), self.found.get(name, (nothing, nothing)), strict=True):
+                found[f"{kind}/{name}"] = team.sum(kept).cpu().numpy()  # zero but on the rank that heard it
+        return found
+
+
+def even_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
+    """Return how many of their `sizes` `[K]` images clients give, `total` in all at most, as evenly as can be.
+
+    All give the same number, or all that they have; what is left of `total` then goes one each to clients that are
+    drawn.
+    """
+    if sizes.sum() <= total:
+        return sizes.copy()
+    even = bisect_right(range(int(sizes.max()) + 1), total, key=lambda n: int(np.minimum(sizes, n).sum())) - 1
+    quota = np.minimum(sizes, even)
+    more = np.flatnonzero(sizes > even)
+    order = torch.randperm(len(more), generator=keyed("cpu", seed, "kept")).numpy()
+    quota[more[order[: total - int(quota.sum())]]] += 1
+    return quota

@@ -1,0 +1,63 @@
+"""A finished run, given back from its folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash
+from semcom.engine.host.clock import Clock
+from semcom.engine.host.ranks import ALONE
+from semcom.files import CHECKPOINT, CONFIG
+from semcom.runs.folder import Folder, read_summary
+from semcom.runs.images import read_images
+from semcom.runs.limits import within_memory
+from semcom.runs.resolve import resolve
+from semcom.runs.result import Result
+from semcom.runs.runner import Runner
+
+
+def load(folder: Path | str, *, device: str | None = None) -> Result:
+    """Return the result of a finished run: its numbers, its models as of the last round, and what they make of images.
+
+    Nothing is trained or written. The views of a method's last stage are worked out again when they are asked for; on
+    the machine of the run they are the same bit for bit, if it had one process or trained clients one by one.
+
+    Args:
+        folder: of the run; it may have been moved.
+        device: where the models go (None: as the run's configuration says).
+
+    Raises:
+        ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed).
+        RunError: the run is not finished, or a file of it is damaged.
+    """
+    folder = Path(folder).expanduser().absolute()
+    stored = _configuration(folder)
+    # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
+    config = resolve(replace(stored, out=None, processes=1, device=device or stored.device))
+    summary = read_summary(folder, run_hash(config))
+    if summary is None:
+        raise RunError(f"{folder}: the run is not finished; run it again, and it goes on")
+    with within_memory():
+        runner = Runner(config, read_images(config), None, None, Clock(), ALONE)
+        path = folder / CHECKPOINT
+        if not path.exists():
+            raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")
+        content = runner.read(path)
+        if content["progress"]["round"] != runner.rounds:
+            raise RunError(f"{path} is of round {content['progress']['round']}; run it again, and it goes on")
+        runner.take_up(content, folder)
+    runner.metrics = Folder(folder, config).covered(runner.rounds)
+    return replace(runner.result(summary, folder), config=replace(config, out=str(folder)))
+
+
+def _configuration(folder: Path) -> RunConfig:
+    """Return the stored configuration of a run. Raises ConfigError where there is none."""
+    path = folder / CONFIG
+    try:
+        return from_dict(json.loads(path.read_text()))
+    except OSError as error:
+        raise ConfigError(f"load: {folder} holds no run ({CONFIG}: {error.strerror})") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"load: {path} is not a configuration ({error})") from None

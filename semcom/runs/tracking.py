@@ -1,0 +1,68 @@
+"""Trackers of a run: what `on_round` is called with, as plain scalars, and a ready callback for TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from semcom.config import ConfigError
+
+
+def scalars(line: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a line of metrics.jsonl by flat names, as trackers take them.
+
+    Nested names are joined by slashes: `loss`, `personal/accuracy`, `personal/at/10`. What is not one number (the lists
+    per client and per class) and the round, which is the clock, are left out.
+    """
+    return {name: value for name, value in _flat(line).items() if name != "round"}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, prefix if name == "views" else f"{prefix}{name}/")
+        elif isinstance(value, int | float):
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+class TensorBoard:
+    """Callback for `semcom.run(config, on_round=...)` that writes each round for TensorBoard, with the round as step.
+
+    A context that closes its file; `semcom train METHOD --tensorboard FOLDER` uses it.
+
+    Args:
+        folder: of the event files.
+
+    Raises:
+        ConfigError: the package is not installed, or `folder` is a file.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        if find_spec("tensorboard") is None:
+            raise ConfigError("tensorboard: the package is not installed; pip install 'semcom[tensorboard]'")
+        self.folder = Path(folder).expanduser()
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ConfigError(f"tensorboard: {self.folder} is a file; give a folder")
+        self._writer: Any = None
+
+    def __call__(self, line: Mapping[str, Any]) -> None:
+        """Write one line of metrics.jsonl, or `summary["finish"]`."""
+        if self._writer is None:  # not before the first round: a wrong request leaves nothing
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(str(self.folder))
+        for name, value in scalars(line).items():
+            self._writer.add_scalar(name, value, line["round"])
+        self._writer.flush()
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.close()

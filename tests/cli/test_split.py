@@ -1,0 +1,136 @@
+"""`semcom split`: what it writes and prints, what a run makes of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semcom.cli import main as cli
+from semcom.config import DataConfig, PartitionConfig
+from semcom.data.load import load
+from semcom.data.partitions import partition
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def told(capsys: pytest.CaptureFixture[str], line: str, status: int = 0) -> list[str]:
+    """The lines that a command prints, or those of its error."""
+    assert cli.main(line.split()) == status, capsys.readouterr().err
+    printed = capsys.readouterr()
+    return (printed.err if status else printed.out).splitlines()
+
+
+SHARES = "--partition.kind dirichlet --partition.beta 0.5 --partition.fraction 0.1 --partition.validation 0.2"
+DRAWN = f"--clients 3 --seed 5 {SHARES}"
+
+
+def test_what_is_written_is_what_training_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, f"split {DRAWN} --out mine/split.npz")
+    dataset = load(DataConfig("digits"))
+    shares = PartitionConfig(kind="dirichlet", validation=0.2, options={"beta": 0.5, "fraction": 0.1})
+    split = partition(dataset, shares, 3, 5)
+    with np.load("mine/split.npz") as file:
+        assert sorted(file.files) == sorted(f"{part}_{k}" for part in ("train", "test", "validation") for k in range(3))
+        for client in range(3):
+            for part, lists in vars(split).items():
+                assert file[f"{part}_{client}"].tolist() == lists[client].tolist()
+    assert lines[0].split() == ["client", "train", "test", "validation", *"0123456789"]
+    for client in range(3):
+        sizes = [len(lists[client]) for lists in (split.train, split.test, split.validation)]
+        each = np.bincount(dataset.labels[split.train[client]], minlength=10).tolist()
+        assert lines[1 + client].split() == [str(number) for number in (client, *sizes, *each)]
+    flags = "--data.name digits --clients 3 --seed 5 --partition.kind file --partition.path mine/split.npz"
+    assert lines[4:] == [f"written to mine/split.npz: {flags}"]
+
+
+def test_a_run_on_the_file_is_the_run_on_what_was_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same losses and accuracies, bit for bit."""
+    told(capsys, f"split {DRAWN} --out split.npz")
+    run = "train local --train.rounds 1 --model.features 8 --model.encoder dcgan-narrow --device cpu"
+    told(capsys, f"{run} {DRAWN} --out drawn")
+    told(capsys, f"{run} --clients 3 --seed 5 --partition.kind file --partition.path split.npz --out read")
+    drawn, read = (json.loads(Path(out, "metrics.jsonl").read_text()) for out in ("drawn", "read"))
+    assert drawn.pop("seconds") > 0 and read.pop("seconds") > 0
+    assert drawn == read and 0 < drawn["views"]["personal"]["accuracy"] < 1
+
+
+def test_of_many_clients_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "split --clients 130 --partition.kind iid --out split.npz")
+    assert len(lines) == 1 + 100 + 1 + 1 and lines[101] == "and 30 more clients"
+    assert sum(int(line.split()[1]) for line in lines[1:101]) == pytest.approx(100 * 1797 * 0.75 / 130, abs=100)
+
+
+def pfllib(root: Path, clients: int = 2) -> list[list[int]]:
+    """A folder as PFLlib writes it, of 28 x 28 images of an .npz beside it; the training images of each client."""
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40) % 4
+    np.savez(root / "set.npz", x_train=images[:30], y_train=labels[:30], x_test=images[30:], y_test=labels[30:])
+    order = rng.permutation(40)
+    owned: dict[str, Any] = {"train": np.array_split(order[:30], clients), "test": np.array_split(order[30:], clients)}
+    for part, lists in owned.items():
+        (root / "set" / part).mkdir(parents=True)
+        for client, indices in enumerate(lists):
+            x = (images[indices, None] / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
+            np.savez_compressed(root / "set" / part / f"{client}.npz", data={"x": x, "y": labels[indices]})
+    (root / "set" / "config.json").write_text(json.dumps({"num_clients": clients}))
+    return [sorted(indices.tolist()) for indices in owned["train"]]
+
+
+def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    owned = pfllib(tmp_path)
+    lines = told(capsys, "split --from-pfllib set --data.name set.npz --out split.npz")
+    assert lines[0].split() == ["client", "train", "test", *"0123"] and [line.split()[:3] for line in lines[1:3]] == [
+        ["0", "15", "5"],
+        ["1", "15", "5"],
+    ]
+    with np.load("split.npz") as file:
+        assert [file[f"train_{client}"].tolist() for client in range(2)] == owned
+    file = "--clients 2 --partition.kind file --partition.path split.npz"
+    told(capsys, f"train local --data.name set.npz {file} --train.rounds 1 --model.encoder dcgan-narrow --device cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "out: None is no file; give the path of the .npz that is to be written"),
+        ("--out .", "out: '.' is a folder; give the path"),
+        ("set", "split: 'set' is not expected here; flags begin with --"),
+        ("--out x.npz --clients 0", "clients: 0"),
+        ("--out x.npz --partition.kind iid --partition.ways 3", "partition.ways: not for iid"),
+        ("--out x.npz --partition.scarce-fraction 0.5", "partition.scarce-fraction: 0.5 has no effect"),
+        ("--out x.npz --data.size 64", "data.size: 64 has no effect on who owns which images; leave it out"),
+        ("--out x.npz --train.lr 1", "--train.lr: no such flag"),
+        ("--out x.npz --from-pfllib none", "from-pfllib: 'none' has no train/0.npz; give a dataset's folder of PFLlib"),
+        ("--out x.npz --from-pfllib none --clients 3", "clients: 3 has no effect with from-pfllib, whose folder says"),
+        ("--out x.npz --from-pfllib none --seed 3", "seed: 3 has no effect with from-pfllib"),
+        ("--out x.npz --from-pfllib none --partition.kind iid", "partition.kind: 'iid' has no effect with from-pfllib"),
+        ("--out x.npz --from-pfllib none --partition.ways 2", "partition.ways: 2 has no effect with from-pfllib"),
+        ("--out x.npz --from-pfllib none --partition.scarce 1", "partition.scarce: (1,) has no effect with from-"),
+    ],
+)
+def test_a_wrong_request_is_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = told(capsys, f"split {words}", status=2)
+    assert line.startswith(f"semcom: error: {message}") and not Path("x.npz").exists()
+
+
+def test_a_file_of_pfllib_that_is_larger_than_memory_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pfllib(tmp_path)
+    monkeypatch.setattr("semcom.runs.limits.free_memory", lambda device: 40_000)
+    (line,) = told(capsys, "split --from-pfllib set --out x.npz", status=2)
+    assert "from-pfllib: " in line and "set/train/0.npz' is too large: its arrays take at least" in line
+
+
+def test_a_place_that_cannot_be_written_is_the_work_s_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    (line,) = told(capsys, "split --clients 2 --out file/split.npz", status=1)
+    assert line.startswith("semcom: error: ") and Path("file").read_text() == ""

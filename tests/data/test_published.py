@@ -1,0 +1,128 @@
+"""The published datasets, from files in torchvision's own layout and from CINIC-10's folder."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from semcom.config import ConfigError, DataConfig
+from semcom.data.dataset import Dataset
+from semcom.data.load import load
+from semcom.data.registry import DATASETS
+
+RNG = np.random.default_rng(0)
+COLOUR = RNG.integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+GREY = RNG.integers(0, 256, (5, 28, 28), dtype=np.uint8)
+"""Three training and two test images, upright, `[N, H, W, C]` and `[N, H, W]`."""
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is downloaded, and torchvision takes the files for the real ones."""
+
+    def unreachable(*args: object, **kwargs: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    for module in ("cifar", "svhn", "utils"):
+        monkeypatch.setattr(
+            f"torchvision.datasets.{module}.check_integrity", lambda path, md5=None: Path(path).is_file()
+        )
+
+
+def idx(path: Path, values: np.ndarray) -> None:
+    """Write the format of MNIST's files: types and sizes in big-endian order, then the bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+    path.write_bytes(header + values.astype(np.uint8).tobytes())
+
+
+def found(name: str, root: Path) -> Dataset:
+    dataset = load(DataConfig(name, str(root)))
+    assert dataset.name == name and dataset.train_size == 3 and dataset.images.flags.c_contiguous
+    return dataset
+
+
+@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
+def test_mnist_and_what_looks_like_it(name: str, folder: str, tmp_path: Path) -> None:
+    labels = np.array([9, 0, 1, 2, 1])
+    for part, own in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
+        idx(tmp_path / folder / "raw" / f"{part}-images-idx3-ubyte", GREY[own])
+        idx(tmp_path / folder / "raw" / f"{part}-labels-idx1-ubyte", labels[own])
+    dataset = found(name, tmp_path)
+    assert np.array_equal(dataset.images, GREY[:, None]) and dataset.labels.tolist() == labels.tolist()
+    assert dataset.classes[0] == {"mnist": "0", "fashion-mnist": "T-shirt/top"}[name] and len(dataset.classes) == 10
+
+
+def test_emnist_comes_upright(tmp_path: Path) -> None:
+    """In its files rows are columns."""
+    labels = np.array([46, 0, 10, 36, 1])
+    for part, own in (("train", slice(0, 3)), ("test", slice(3, 5))):
+        idx(tmp_path / "EMNIST" / "raw" / f"emnist-balanced-{part}-images-idx3-ubyte", GREY[own].swapaxes(1, 2))
+        idx(tmp_path / "EMNIST" / "raw" / f"emnist-balanced-{part}-labels-idx1-ubyte", labels[own])
+    dataset = found("emnist", tmp_path)
+    assert np.array_equal(dataset.images, GREY[:, None]) and dataset.labels.tolist() == labels.tolist()
+    assert len(dataset.classes) == 47 and [dataset.classes[c] for c in (0, 10, 36, 46)] == ["0", "A", "a", "t"]
+
+
+def test_cifar100_has_its_fine_labels(tmp_path: Path) -> None:
+    folder, fine = tmp_path / "cifar-100-python", [99, 0, 7, 98, 7]
+    folder.mkdir()
+    for part, own in (("train", slice(0, 3)), ("test", slice(3, 5))):
+        rows = np.moveaxis(COLOUR[own], -1, 1).reshape(-1, 3072)
+        held = {"data": rows, "fine_labels": fine[own], "coarse_labels": [1, 2, 3][own]}
+        (folder / part).write_bytes(pickle.dumps(held))
+    names = {"fine_label_names": [f"thing {c}" for c in range(100)], "coarse_label_names": ["things"] * 20}
+    (folder / "meta").write_bytes(pickle.dumps(names))
+    dataset = found("cifar100", tmp_path)
+    assert np.array_equal(dataset.images, np.moveaxis(COLOUR, -1, 1)) and dataset.labels.tolist() == fine
+    assert dataset.classes[99] == "thing 99"
+
+
+def test_a_ten_of_svhn_is_a_zero(tmp_path: Path) -> None:
+    from scipy.io import savemat
+
+    labels = np.array([10, 1, 9, 10, 4])
+    for part, own in (("train", slice(0, 3)), ("test", slice(3, 5))):
+        savemat(tmp_path / f"{part}_32x32.mat", {"X": np.moveaxis(COLOUR[own], 0, -1), "y": labels[own, None]})
+    dataset = found("svhn", tmp_path)
+    assert np.array_equal(dataset.images, np.moveaxis(COLOUR, -1, 1)) and dataset.labels.tolist() == [0, 1, 9, 0, 4]
+    assert dataset.classes == tuple("0123456789")
+
+
+@pytest.mark.parametrize("name", [name for name in DATASETS.names() if DATASETS.ships(name) and name != "digits"])
+def test_an_archive_in_the_root_comes_first(name: str, tmp_path: Path) -> None:
+    y = np.arange(5) % 2
+    np.savez(tmp_path / f"{name}.npz", x_train=COLOUR[:3], y_train=y[:3], x_test=COLOUR[3:], y_test=y[3:])
+    assert np.array_equal(found(name, tmp_path).images, np.moveaxis(COLOUR, -1, 1))
+
+
+@pytest.mark.parametrize("folder", ["cinic10", "CINIC-10"])
+def test_cinic10_trains_on_two_of_its_parts(folder: str, tmp_path: Path) -> None:
+    for level, (part, name) in enumerate(
+        (part, name) for part in ("train", "valid", "test") for name in ("cat", "dog")
+    ):
+        (tmp_path / folder / part / name).mkdir(parents=True)
+        Image.new("RGB", (32, 32), (level, 0, 0)).save(tmp_path / folder / part / name / "cifar10-train-1.png")
+    dataset = load(DataConfig("cinic10", str(tmp_path)))
+    assert (dataset.name, dataset.train_size, dataset.classes) == ("cinic10", 4, ("cat", "dog"))
+    assert dataset.images[:, 0, 5, 5].tolist() == [0, 1, 2, 3, 4, 5] and dataset.labels.tolist() == [0, 1] * 3
+    (tmp_path / folder / "valid" / "dog" / "cifar10-train-1.png").unlink()
+    (tmp_path / folder / "valid" / "dog").rmdir()
+    with pytest.raises(ConfigError, match="train/, valid/ and test/ hold different classes"):
+        load(DataConfig("cinic10", str(tmp_path)))
+
+
+def test_cinic10_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as stop:
+        load(DataConfig("cinic10", str(tmp_path)))
+    assert str(stop.value) == (
+        f"data.name: 'cinic10' is not in {tmp_path}, and is not downloaded; put the published folder there as cinic10 "
+        "(train/, valid/, test/) or cinic10.npz (x_train, y_train, x_test, y_test), or name a folder that holds one of "
+        "them with data.root"
+    )

@@ -1,0 +1,248 @@
+"""Images of other sizes than 32x32: what becomes of them, of networks, and of a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from channels.coding.image import ImageChain
+from semcom.config import ConfigError, DataConfig, PartitionConfig, RunConfig, differences, run_hash
+from semcom.data.dataset import Dataset
+from semcom.data.federation import federate
+from semcom.data.load import load
+from semcom.data.partitions import partition
+from semcom.data.pfllib import side_of
+from semcom.data.readers import fit
+from semcom.data.split import Split
+from semcom.methods.parts.augment import UNIFORMS, augment
+from semcom.models.registry import ENCODERS, build_encoder, own_features
+from semcom.runs import limits
+from semcom.runs.images import read_images
+from semcom.runs.limits import check_work
+from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
+from tests import worlds
+
+ENCODER_NAMES = [name for name in ENCODERS.names() if ENCODERS.ships(name)]
+
+
+def grey(*sides: int, level: int = 77) -> np.ndarray:
+    return np.full((2, 3, *sides), level, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("sides", "size", "becomes"),
+    [
+        ((32, 32), 64, (64, 64)),
+        ((28, 28), 64, (56, 56)),  # with its border of 2 in 32
+        ((28, 28), 32, (28, 28)),
+        ((48, 48), 64, (64, 64)),
+        ((64, 64), 64, (64, 64)),
+        ((100, 50), 64, (64, 32)),
+        ((40, 30), 96, (96, 72)),
+        ((16, 8), 64, (32, 16)),
+        ((32, 32), 16, (16, 16)),
+        ((28, 28), 16, (14, 14)),
+        ((16, 16), 16, (16, 16)),
+        ((1, 30), 16, (1, 15)),
+    ],
+)
+def test_images_fill_the_same_part_of_every_square(sides: tuple[int, int], size: int, becomes: tuple[int, int]) -> None:
+    assert np.array_equal(fit(grey(*sides), size), grey(*becomes))
+
+
+def test_an_image_is_enlarged_bilinearly() -> None:
+    """Pixel j of 64 lies at (j + 0.5) / 2 - 0.5 of 32: three quarters of one pixel and a quarter of the next."""
+    images = np.zeros((1, 1, 32, 32), np.uint8)
+    images[0, 0, 10, 20] = 160
+    large = fit(images, 64)[0, 0]
+    expected = np.zeros((64, 64))
+    weights = np.array([0.25, 0.75, 0.75, 0.25])
+    expected[19:23, 39:43] = 160 * np.outer(weights, weights)
+    assert np.array_equal(large, expected)
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_an_image_folder_is_read_at_its_size(tmp_path: Path, size: int) -> None:
+    """From the file itself, not by way of 32x32."""
+    noise = np.random.default_rng(0).integers(0, 256, (40, 80, 3), dtype=np.uint8)
+    for part in ("train", "test"):
+        (tmp_path / part / "ant").mkdir(parents=True)
+        Image.fromarray(noise).save(tmp_path / part / "ant" / "one.png")
+    found = load(DataConfig(str(tmp_path), size=size)).images
+    inside = Image.fromarray(noise).resize((size, size // 2), Image.Resampling.BILINEAR)
+    assert found.shape == (2, 3, size, size)
+    assert np.array_equal(found[0][:, size // 4 : -size // 4], np.moveaxis(np.asarray(inside), -1, 0))
+    assert not found[:, :, : size // 4].any() and not found[:, :, -size // 4 :].any()
+
+
+def test_the_border_is_that_of_the_size() -> None:
+    labels, one = np.array([0, 0]), (np.array([0]),)
+    dataset = Dataset("toy", grey(56, 40), labels, 1, ("a",))
+    images = federate(dataset, Split(one, (np.array([1]),), (np.array([], int),)), 64).images.numpy()
+    assert images.shape == (2, 3, 64, 64) and (images[:, :, 4:60, 12:52] == 77).all()
+    assert images.astype(int).sum() == 77 * 2 * 3 * 56 * 40
+    with pytest.raises(ConfigError, match=r"data.name: 'toy': images are \(56, 40\), more than 32 pixels a side"):
+        federate(dataset, Split(one, (np.array([1]),), (np.array([], int),)))
+
+
+def test_a_split_does_not_depend_on_the_size() -> None:
+    shares = PartitionConfig(kind="dirichlet", options={"fraction": 0.3})
+    splits = [partition(load(DataConfig("digits", size=size)), shares, 4, 1) for size in (32, 64)]
+    for one, other in zip(splits[0].train + splits[0].test, splits[1].train + splits[1].test, strict=True):
+        assert np.array_equal(one, other)
+
+
+# Networks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ENCODER_NAMES)
+def test_every_encoder_takes_larger_images(name: str) -> None:
+    d = own_features(ENCODERS.get(name)) or 10
+    net = build_encoder(name, 3, d, 64).eval()
+    assert net(torch.zeros(2, 3, 64, 64)).shape == (2, d)
+    usual, plain = build_encoder(name, 3, d, 32), ENCODERS.get(name)(3, d)
+    assert [p.shape for p in usual.parameters()] == [p.shape for p in plain.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("size", "widths", "left"),
+    [(8, [64], 4), (16, [64, 128], 4), (64, [64, 128, 256, 512], 4), (96, [64, 128, 256, 512], 6), (31, [64, 128], 7)],
+)
+def test_dcgan_grows_a_stage_per_doubling(size: int, widths: list[int], left: int) -> None:
+    net = build_encoder("dcgan", 1, 6, size)
+    assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)] == widths
+    assert [m.num_features for m in net.modules() if isinstance(m, nn.BatchNorm2d)] == widths[1:]
+    last = net[-1] if isinstance(net, nn.Sequential) else None
+    assert isinstance(last, nn.Linear) and last.in_features == left**2 * widths[-1]
+    assert net(torch.zeros(2, 1, size, size)).shape == (2, 6)
+
+
+def test_the_pools_of_the_plain_networks() -> None:
+    """64 -> 60, 30, 26, 13 pixels a side; and 64 -> 32, 16, 8, 4, which leaves 1,024 numbers."""
+    layers = [m for m in build_encoder("cnn", 3, 8, 64).modules() if isinstance(m, nn.Linear)]
+    assert [m.in_features for m in layers] == [64 * 13 * 13]
+    assert not [m for m in build_encoder("conv4", 3, 1024, 64).modules() if isinstance(m, nn.Linear)]
+    assert [m.in_features for m in build_encoder("conv4", 3, 256, 64).modules() if isinstance(m, nn.Linear)] == [1024]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "size", "message"),
+    [
+        ("dcgan", 7, "data.size: 7 is too small for DCGAN, which takes at least 8 pixels a side"),
+        ("cnn", 15, "data.size: 15 is too small for cnn, which takes at least 16 pixels a side"),
+        ("resnet18,conv4", 8, "data.size: 8 is too small for conv4, which takes at least 16 pixels a side"),
+        ("test-tied", 64, r"model.encoder: it does not run on \[1, 64, 64\] per sample \(.*mat1 and mat2"),
+        ("dcgan", 0, "data.size: 0 is not a whole number of at least 1"),
+        ("dcgan", 20_000_000, "data.size: 20000000 is too large: 1,797 images of 1x20000000x20000000 take at least"),
+    ],
+)
+def test_a_size_that_a_network_does_not_take_is_refused(
+    encoder: str, size: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tied(channels: int, features: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(channels * 32 * 32, features))
+
+    monkeypatch.setitem(ENCODERS._added, "test-tied", tied)
+    model: Any = {"encoder": encoder, "features": 8}
+    config = RunConfig(method="local", device="cpu", clients=2, out=str(tmp_path / "out"), model=model)
+    with pytest.raises(ConfigError, match=f"^{message}") as stop:
+        run(replace(config, data=DataConfig(size=size)))
+    assert "\n" not in str(stop.value) and not list(tmp_path.glob("out/metrics*"))
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_on_larger_images(tmp_path: Path) -> None:
+    """From digits to a prediction; 32x32 images are none of this run's."""
+    result = run(
+        RunConfig(
+            method="fedcl",
+            device="cpu",
+            clients=2,
+            out=str(tmp_path / "out"),
+            data=DataConfig(size=64),
+            partition=PartitionConfig(options={"ways": 2, "shots": 3, "test_per_class": 4}),
+            model={"encoder": "dcgan-narrow", "features": 8},  # type: ignore[arg-type]
+            train={"rounds": 1, "batch_size": 3},  # type: ignore[arg-type]
+        )
+    )
+    assert result.federation.images.shape == (1797, 1, 64, 64)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["data"]["size"] == 64
+    assert result.predict(0, result.federation.images[:5]).shape == (5,)
+    with pytest.raises(ConfigError, match=r"images: torch.uint8 \(1, 1, 32, 32\) is not uint8 \[b, 1, 64, 64\]"):
+        result.predict(0, np.zeros((1, 1, 32, 32), np.uint8))
+
+
+def test_the_size_is_part_of_what_a_run_is_and_32_is_what_it_was() -> None:
+    """The hashes of the code in which there was no size."""
+    runs = [resolve(RunConfig(method=method, device="cpu")) for method in ("local", "fedavg")]
+    assert [run_hash(config) for config in runs] == ["02c55566533c", "ba8cde6db9e7"]
+    large = replace(runs[0], data=replace(runs[0].data, size=64))
+    assert run_hash(large) != run_hash(runs[0]) and differences(runs[0], large) == ["data.size: 32 there, 64 here"]
+
+
+def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host before they are made, whether from a dataset or from a folder, and on the device."""
+    size, needed = 128, 1797 * 128**2
+    config = worlds.request("local")
+    config = replace(config, data=DataConfig("digits", size=size), partition=PartitionConfig(kind="iid"))
+    monkeypatch.setattr(limits, "free_memory", lambda device: needed - 1)
+    with pytest.raises(ConfigError, match="^data.size: 128 is too large: 1,797 images of 1x128x128 take at least 0.0"):
+        read_images(config)
+    monkeypatch.setattr(limits, "free_memory", lambda device: needed - (device.type == "cuda"))
+    images = read_images(config)
+    assert images.members.images.numel() == needed
+    with pytest.raises(ConfigError, match="^data.size: 128 is too large"):
+        check_work(config, images.members, None, torch.device("cuda"))
+    for part in ("train", "test"):
+        (tmp_path / part / "ant").mkdir(parents=True)
+        Image.new("L", (4, 4)).save(tmp_path / part / "ant" / "one.png")
+    monkeypatch.setattr(limits, "free_memory", lambda device: 10**6)
+    large = RunConfig(method="local", device="cpu", clients=1, data=DataConfig(str(tmp_path), size=1000))
+    with pytest.raises(ConfigError, match="^data.size: 1000 is too large: 2 images of 3x1000x1000 take at least"):
+        resolve(large)
+
+
+def test_views_and_codecs_take_any_size() -> None:
+    """Whole crops in the middle change nothing; a good channel brings an image as its codec has it."""
+    x = torch.rand(3, 1, 40, 64) * 2 - 1
+    u = torch.full((3, UNIFORMS), 0.5)
+    torch.testing.assert_close(augment(x, u, smallest=1.0), x, atol=1e-5, rtol=0)
+    ramp = torch.arange(64).expand(1, 3, 64, 64).to(torch.uint8) * 3
+    for codec in ("webp", "jpeg"):
+        for headers in ("sent", "free"):
+            chain = ImageChain(4000, 64, 3 / 4, codec, headers=headers)
+            received = chain.send(ramp, 60.0, torch.Generator().manual_seed(0))
+            assert not received.lost.any() and _distance(received.images, ramp) < 4
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    return float((one.double() - other.double()).abs().mean())
+
+
+def test_the_images_of_pfllib_may_be_larger(tmp_path: Path) -> None:
+    """64x64, of a file with images of that size: they are looked for as they are stored."""
+    from semcom.cli import main as cli
+
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (8, 64, 64, 3), dtype=np.uint8), np.arange(8) % 2
+    np.savez(tmp_path / "set.npz", x_train=images[:6], y_train=labels[:6], x_test=images[6:], y_test=labels[6:])
+    for part, indices in (("train", [5, 1, 0]), ("test", [7])):
+        (tmp_path / "set" / part).mkdir(parents=True)
+        x = np.moveaxis(images[indices], -1, 1) / 127.5 - 1
+        np.savez(tmp_path / "set" / part / "0.npz", data={"x": x, "y": labels[indices]})
+    assert side_of(str(tmp_path / "set")) == 64
+    words = ["--from-pfllib", str(tmp_path / "set"), "--data.name", str(tmp_path / "set.npz")]
+    assert cli.main(["split", *words, "--out", str(tmp_path / "split.npz")]) == 0
+    with np.load(tmp_path / "split.npz") as file:
+        assert file["train_0"].tolist() == [0, 1, 5] and file["test_0"].tolist() == [7]

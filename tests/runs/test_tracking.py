@@ -1,0 +1,75 @@
+"""What trackers are told of a run."""
+
+from __future__ import annotations
+
+import json
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semcom
+from semcom.cli import main as cli
+from semcom.config import ConfigError
+from semcom.runs import tracking
+from semcom.runs.runner import run
+from tests import worlds
+from tests.runs import test_finish  # noqa: F401 - registers test-tuned
+
+
+def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Every series of a TensorBoard folder: (step, value)."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(folder))
+    board.Reload()
+    return {tag: [(e.step, e.value) for e in board.Scalars(tag)] for tag in board.Tags()["scalars"]}
+
+
+def test_scalars_by_hand() -> None:
+    line = {
+        "round": 3,
+        "loss": 0.5,
+        "views": {"own": {"accuracy": 0.75, "clients": [1.0, 0.5], "at": {"3": 0.5, "9": 1.0}, "classes": [None, 1.0]}},
+        "seconds": 2,
+    }
+    expected = {"loss": 0.5, "own/accuracy": 0.75, "own/at/3": 0.5, "own/at/9": 1.0, "seconds": 2}
+    assert semcom.scalars(line) == expected
+
+
+def test_tensorboard_has_every_scalar_of_every_round(tmp_path: Path) -> None:
+    config = worlds.request("fedproto", train={"rounds": 3}, channel={"kind": "awgn", "test_snr_db": "3,9"})
+    with semcom.TensorBoard(tmp_path) as board:
+        result = run(config, on_round=board)
+    found = read(tmp_path)
+    assert found.keys() == semcom.scalars(result.metrics[0]).keys() >= {"loss", "prototype/accuracy", "personal/at/9"}
+    for name, series in found.items():
+        assert [step for step, _ in series] == [1, 2, 3]
+        expected = [semcom.scalars(line)[name] for line in result.metrics]
+        assert [value for _, value in series] == pytest.approx(expected, rel=1e-6)  # which are float32 there
+
+
+def test_the_command_writes_the_last_stage_too(tmp_path: Path) -> None:
+    words = "train fedavg_ft --clients 3 --train.rounds 2 --partition.shots 8 --model.features 4 --device cpu"
+    assert cli.main([*words.split(), "--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "board")]) == 0
+    found = read(tmp_path / "board")
+    assert [step for step, _ in found["loss"]] == [1, 2] and found["personal/accuracy"][-1][0] == 3
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert found["personal/accuracy"][-1][1] == pytest.approx(summary["finish"]["views"]["personal"]["accuracy"])
+
+
+def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "tensorboard" else util.find_spec(name))
+    assert cli.main(["train", "fedavg", "--tensorboard", str(tmp_path / "board")]) == 2
+    wanted = "semcom: error: tensorboard: the package is not installed; pip install 'semcom[tensorboard]'\n"
+    assert capsys.readouterr().err == wanted and not (tmp_path / "board").exists()
+
+
+def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file is a file; give a folder$"):
+        semcom.TensorBoard(tmp_path / "file")
+    with semcom.TensorBoard(tmp_path / "board"):
+        pass
+    assert not (tmp_path / "board").exists()
