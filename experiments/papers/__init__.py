@@ -1,0 +1,240 @@
+"""What the five papers print: the numbers of their tables, and every ordering or number that their texts claim.
+
+    from experiments import papers
+
+    papers.table("fedcosr")  # a row per cell
+    papers.claims()  # a row per claim
+    papers.points()  # where in the space of runs a column of a table stands
+
+README.md beside this file explains the columns. Files are checked when they are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from semcom import METHODS
+from semcom.config import ConfigError
+
+PAPERS = ("fedcl-letter", "fedcosr", "fedcrl", "fedcrc", "repper")
+"""The papers, by the names of their files."""
+
+OWN: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
+    "averaged": (None, {}),
+    "fedcrc-per": ("fedcrc", {"view": "personal"}),
+    "fedcosr-without-la": ("fedcosr", {"hyper.local_aggregation": False}),
+    "fedcosr-without-sep": ("fedcosr", {"hyper.separate": False}),
+    "fedcosr-without-crl": ("fedcosr", {"hyper.alpha": 0.0}),
+}
+"""Names of rows that are no method of semcom -> the method and the settings that they stand for.
+
+`averaged` stands for none: it is the mean over the methods of a table.
+"""
+
+MARKS = ("1", "2", "3", "+", "-", "up", "down", "?", "bold", "underlined")
+"""What papers print beside a number: its rank, better or worse than before, than the average, typeface.
+
+`?` is a mark that the text has lost.
+"""
+
+RELATIONS = ("above", "below", "by", "equals", "falls_with", "rises_with", "best", "top")
+"""What a claim says of `left` and `right`."""
+
+METRICS = (
+    *("accuracy", "accuracy_std", "accuracy_of_each", "class_accuracy", "gain", "fall", "spread"),
+    *("roughness", "speed", "silhouette", "silhouette-gain", "knn_purity", "gradient", "predictor_distance", "floats"),
+)
+"""What a claim is about; accuracy, if it does not say."""
+
+QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
+"""How many of its comparisons a claim is about; all, if it does not say."""
+
+ASPECTS = ("axis", "metric", "quantifier", "when", "formula")
+"""What `at` may hold beside fields of a run."""
+
+CELL = ("paper", "item", "row", "column", "value", "std", "unit", "page", "legible", "note", "marks", "std_marks")
+CLAIM = (
+    *("id", "paper", "item", "page", "says", "left", "right", "at", "relation", "value", "unit", "reading"),
+    *("contradicted_by", "protocol", "note"),
+)
+POINT = ("paper", "item", "column", "at")
+"""The columns of the files."""
+
+FOLDER = Path(__file__).parent
+
+
+def table(paper: str) -> pd.DataFrame:
+    """Return the numbers of a paper, a row per cell of its tables.
+
+    Args:
+        paper: one of `PAPERS`.
+
+    Returns:
+        The columns `CELL`; `value` and `std` are floats (NaN: none is printed), `page` an integer or missing, all
+        others text.
+
+    Raises:
+        ConfigError: there is no such paper.
+        ValueError: the file is damaged; the message names the file and the line.
+    """
+    if paper not in PAPERS:
+        raise ConfigError(f"paper: {paper!r} is unknown: known are {', '.join(PAPERS)}")
+    name = f"{paper}.csv"
+    frame = _read(name, CELL)
+    known, placed = _methods(), {(p["item"], p["column"]) for _, p in _lines(points()) if p["paper"] == paper}
+    _unique(name, frame, ["item", "row", "column"])
+    for line, cell in _lines(frame):
+        _require(cell["paper"] == paper, name, line, f"the paper is {cell['paper']!r}")
+        _require(cell["legible"] in ("yes", "repaired", "no"), name, line, f"legible is {cell['legible']!r}")
+        _require(cell["legible"] == "yes" or cell["note"] != "", name, line, "a repair needs a note")
+        _marked(name, line, cell)
+        if not is_setting(cell["item"]):
+            _require(cell["row"] in known, name, line, f"method {cell['row']!r} is unknown")
+            there = (cell["item"], cell["column"]) in placed
+            _require(there, name, line, f"points.csv does not have column {cell['column']!r} of {cell['item']}")
+    return _numbers(name, frame, ("value", "std"))
+
+
+def claims() -> pd.DataFrame:
+    """Return what the papers claim, a row per ordering or number.
+
+    Returns:
+        The columns `CLAIM`; `value` is a float (NaN: none), `page` an integer or missing, all others text. `at` is
+        read by `at`, several names and cells by `names` and `cells`.
+
+    Raises:
+        ValueError: the file is damaged; the message names the file and the line.
+    """
+    name, frame = "claims.csv", _read("claims.csv", CLAIM)
+    _unique(name, frame, ["id"])
+    printed, methods = {paper: table(paper) for paper in PAPERS}, _methods()
+    known = {paper: set(zip(t["item"], t["row"], t["column"], strict=True)) for paper, t in printed.items()}
+    for line, claim in _lines(frame):
+        _require(claim["paper"] in PAPERS, name, line, f"paper {claim['paper']!r} is unknown")
+        _check_claim(name, line, claim, methods)
+        for cell in cells(claim["contradicted_by"]):
+            _require(cell in known[claim["paper"]], name, line, f"there is no cell {'/'.join(cell)}")
+    return _numbers(name, frame, ("value",))
+
+
+def points() -> pd.DataFrame:
+    """Return the columns of all tables with the point at which each stands; columns `POINT`, all text.
+
+    Raises:
+        ValueError: the file is damaged; the message names the file and the line.
+    """
+    name, frame = "points.csv", _read("points.csv", POINT)
+    _unique(name, frame, ["paper", "item", "column"])
+    for line, point in _lines(frame):
+        _require(point["paper"] in PAPERS, name, line, f"paper {point['paper']!r} is unknown")
+        _place(name, line, point["at"])
+    return frame
+
+
+def at(text: str) -> dict[str, tuple[str, ...]]:
+    """Return a point as field -> values: "clients=5|20;channel.snr_db=9" has two values of `clients` and one SNR.
+
+    Raises:
+        ValueError: it is not written so, or has a field twice.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for pair in filter(None, text.split(";")):
+        field, equals, values = pair.partition("=")
+        if not (field and equals and all(values.split("|"))) or field in found:
+            raise ValueError(f"{pair!r} in {text!r} is not field=value, or has its field twice")
+        found[field] = tuple(values.split("|"))
+    return found
+
+
+def names(text: str) -> list[str]:
+    """Return the methods of `left` or `right`."""
+    return text.split()
+
+
+def cells(text: str) -> list[tuple[str, ...]]:
+    """Return the cells of `contradicted_by`, each as (item, row, column)."""
+    return [tuple(cell.split("/")) for cell in filter(None, text.split(";"))]
+
+
+def is_setting(item: str) -> bool:
+    """Return whether the rows of an item are settings of experiments and not methods."""
+    return item == "fedcrl-table1" or item.endswith("-settings")
+
+
+# Reading and checking ------------------------------------------------------------------------------------------------
+
+
+def _read(name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return a file as text."""
+    frame = pd.read_csv(FOLDER / name, dtype=str, keep_default_na=False, encoding="utf-8")
+    _require(tuple(frame.columns) == columns, name, 1, f"the columns are {', '.join(frame.columns)}")
+    return frame
+
+
+def _lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
+    """Return the rows with their lines in the file."""
+    return enumerate(frame.to_dict("records"), start=2)
+
+
+def _numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+    """Return the table with numbers in some columns and in `page`."""
+    for line, row in _lines(frame):
+        for column in (*columns, "page"):
+            _require(re.fullmatch(r"(\d+(\.\d+)?)?", row[column]) is not None, name, line, f"{column} is no number")
+    pages = pd.to_numeric(frame["page"]).astype("Int64")
+    return frame.assign(page=pages, **{column: pd.to_numeric(frame[column]).astype(float) for column in columns})
+
+
+def _unique(name: str, frame: pd.DataFrame, key: list[str]) -> None:
+    """Check that no two rows have the same key."""
+    seen = set()
+    for line, row in _lines(frame):
+        here = tuple(row[column] for column in key)
+        _require(here not in seen, name, line, f"{' '.join(here)} occurs twice")
+        seen.add(here)
+
+
+def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[str]) -> None:
+    """Check the words of a claim."""
+    relation, here = claim["relation"], _place(name, line, claim["at"])
+    _require(relation in RELATIONS, name, line, f"relation {relation!r} is unknown")
+    _require(claim["unit"] in ("", "points", "percent-relative"), name, line, f"unit {claim['unit']!r} is unknown")
+    _require(claim["protocol"] in ("known", "unknown"), name, line, f"protocol is {claim['protocol']!r}")
+    _require(claim["protocol"] == "known" or claim["note"] != "", name, line, "an unknown protocol needs a note")
+    _require(claim["says"].endswith("."), name, line, "`says` is no sentence")
+    _require(claim["left"] != "", name, line, "`left` is empty")
+    for method in names(claim["left"]) + names(claim["right"]):
+        _require(method in methods, name, line, f"method {method!r} is unknown")
+    _require(relation not in ("falls_with", "rises_with") or "axis" in here, name, line, f"{relation} needs an axis")
+    _require(set(here.get("metric", ())) <= set(METRICS), name, line, "the metric is unknown")
+    _require(set(here.get("quantifier", ())) <= set(QUANTIFIERS), name, line, "the quantifier is unknown")
+
+
+def _place(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
+    """Return `at` of a line."""
+    try:
+        return at(text)
+    except ValueError as error:
+        raise ValueError(f"{name}, line {line}: {error}") from None
+
+
+def _marked(name: str, line: int, cell: Mapping[str, str]) -> None:
+    """Check the marks of a cell."""
+    for mark in (cell["marks"] + " " + cell["std_marks"]).split():
+        _require(mark in MARKS, name, line, f"mark {mark!r} is unknown")
+
+
+def _methods() -> set[str]:
+    """Return the names that rows and claims may have."""
+    return {*METHODS.names(), *OWN}
+
+
+def _require(good: bool, name: str, line: int, problem: str) -> None:
+    """Raise ValueError about a line of a file unless it is good."""
+    if not good:
+        raise ValueError(f"{name}, line {line}: {problem}")
