@@ -247,10 +247,15 @@ def client(pop: Population, k: int) -> dict[str, Tensor]:
 
 def plain(tensors: Mapping[str, Tensor], x: Tensor, link: str = "ideal") -> Tensor:
     """Logits of one client's `test-patches` or `test-conv` model over the link ideal or none, in torch's own words."""
+    y = plain_features(tensors, x)
+    y = y / y.square().mean(1, keepdim=True).sqrt() if link == "ideal" else y
+    return y @ tensors["head.0.weight"].T + tensors["head.0.bias"]
+
+
+def plain_features(tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Features of one client's `test-patches` or `test-conv` encoder before any link, in torch's own words."""
     stride = 8 if tensors["encoder.0.weight"].shape[-1] == 8 else 2
     y = functional.conv2d(x, tensors["encoder.0.weight"], stride=stride, padding=0 if stride == 8 else 1)
     mean, var, scale, shift = (tensors[f"encoder.1.{n}"] for n in ("running_mean", "running_var", "weight", "bias"))
     y = functional.leaky_relu(functional.batch_norm(y, mean, var, scale, shift), 0.2)
-    y = functional.conv2d(y, tensors["encoder.3.weight"]).flatten(1)
-    y = y / y.square().mean(1, keepdim=True).sqrt() if link == "ideal" else y
-    return y @ tensors["head.0.weight"].T + tensors["head.0.bias"]
+    return functional.conv2d(y, tensors["encoder.3.weight"]).flatten(1)

@@ -161,12 +161,18 @@ class FedCL(Method):
         """Warn if the regulariser is far larger than the cross-entropy, as centroids without end make it."""
         task, regulariser = float(log["task"].mean()), float((log["loss"] - log["task"]).mean())
         if regulariser > FLOOR and regulariser > FAR * task:
-            letter = self.hyper.centroids == "scg" and self.hyper.scg_loss == "letter"
-            remedy = "take a smaller method.lam" + (" or method.scg-loss infonce" if letter else "")
-            world.warn(
-                "regulariser",
-                f"fedcl: the regulariser, {regulariser:.3g}, dominates the cross-entropy, {task:.3g}; {remedy}",
-            )
+            what = f"lambda times the distance of Eq. 10 is {regulariser:.3g} nat, the cross-entropy {task:.3g} nat"
+            remedies = ", or ".join(self._remedies(world))
+            world.warn("regulariser", f"fedcl: the regulariser dominates the cross-entropy: {what}; take {remedies}")
+
+    def _remedies(self, world: World) -> list[str]:
+        """Return the settings that keep the regulariser small; with Eq. 9 as printed it grows as the centroids do."""
+        found = [f"a smaller method.lam than {self.hyper.lam:.3g}"]
+        if self.hyper.centroids == "scg" and self.hyper.scg_loss == "letter":
+            found += ["method.scg-loss infonce", "a smaller method.scg-lr"]
+            if self._optimizer(world).name == "sgd":  # under which the growth is exponential
+                found.append("method.scg-optimizer adam")
+        return found
 
     def _centroids(self, state: FedCL.State, world: World, means: Tensor, counts: Tensor) -> FedCL.State:
         """Return the State with SCG and global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""

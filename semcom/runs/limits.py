@@ -1,7 +1,8 @@
 """Bounds on the size of a run: a request that takes more memory than is free is refused before any work.
 
 Estimates are lower bounds, so that nothing is refused that would have fitted; what they miss and the system then
-refuses ends a run with one line (`within_memory`). Legend: K clients, k clients at once, C classes, d features.
+refuses ends a run with one line (`within_memory`). Legend: K clients, k clients at once, M images of all clients
+together, d features.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import nn
 
 from channels import LINKS
 from semcom.config import ConfigError, Resolved, RunError
@@ -24,9 +28,14 @@ from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, image_files
 from semcom.data.split_file import is_list
 from semcom.engine.host.memory import free_memory
+from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.engine.random import global_draws
+from semcom.engine.store.population import Prefix, in_part
+from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.precision import dtype_of
+from semcom.methods.parts.classifiers import is_classifier, is_head
+from semcom.methods.registry import METHODS
 from semcom.models.own import own_layers
 from semcom.models.registry import HEADS, build_encoder
 
@@ -96,8 +105,11 @@ def check_work(config: Resolved, members: Federation, newcomers: Federation | No
         _check_visits(config, "train.local-steps", steps, members, 1, steps, device)
     if config.finish.epochs is not None:
         _check_visits(config, "finish.epochs", config.finish.epochs, members, config.finish.epochs, None, device)
+    _check_last_stage(config, members, device)
     if newcomers is not None:
         _check_visits(config, "new-steps", config.new_steps, newcomers, 1, config.new_steps, device)
+        joined = Crowd("new-clients", config.new_clients, newcomers)
+        _check_classifiers(config, config.finish.kind, joined, device)
 
 
 @contextmanager
@@ -131,30 +143,120 @@ def _check_model(config: Resolved, encoder: str, members: Federation, device: to
     """Compare the memory of models: each as it begins, as a record, and k times with its gradients."""
     d, itemsize = config.model.features, dtype_of(config.precision).itemsize
     numbers = _numbers(config, encoder, members)
-    groups = len(config.model.encoder.split(",")) * config.processes
-    k = 1 if config.chunk == "auto" else max(1, min(config.chunk, config.participants // groups))
+    groups = len(config.model.encoder.split(","))
+    k = _at_once(config, config.participants // groups)
     one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
     _compare("model.features", d, one, 4 * numbers * itemsize, device)
     many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
     _compare("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize, device)
 
 
-def _numbers(config: Resolved, encoder: str, members: Federation) -> int:
-    """Count a client's parameters and buffers. Raises ConfigError for a network that cannot even be described."""
+def _at_once(config: Resolved, n: int) -> int:
+    """Return how many of n clients are trained at once, as `Session.chunk_of` does; one where that is open."""
+    each = max(1, n // (config.processes * launched_size()))
+    return 1 if config.chunk == "auto" else -(-each // -(-each // config.chunk))
+
+
+def _numbers(config: Resolved, encoder: str, members: Federation, part: Prefix = "") -> int:
+    """Count a client's parameters and buffers of a part. Raises ConfigError for a network that cannot be described."""
     channels, size = members.images.shape[1], members.images.shape[2]
     d, classes = config.model.features, len(members.classes)
+    return _counted(
+        lambda: {
+            "encoder.": build_encoder(encoder, channels, d, size),
+            "head.": HEADS.get(config.model.head)(d, classes),
+        },
+        part,
+        f"model: {encoder!r} or {config.model.head!r}",
+        f"{d} features, {classes} classes and {size}x{size} pixels",
+    )
+
+
+def _head_numbers(config: Resolved, kind: str | None, federation: Federation) -> int:
+    """Count the parameters and buffers of a head of a kind (None: the run's); raises ConfigError as `_numbers` does."""
+    d, classes, name = config.model.features, len(federation.classes), kind or config.model.head
+    what = f"{'finish.kind' if kind else 'model.head'}: {name!r}"
+    return _counted(
+        lambda: {"head.": HEADS.get(name)(d, classes)}, "head.", what, f"{d} features and {classes} classes"
+    )
+
+
+def _counted(parts: Callable[[], Mapping[str, nn.Module]], part: Prefix, names: str, sizes: str) -> int:
+    """Count parameters and buffers of a part of what `parts` makes; `names` and `sizes` are for the error."""
     try:
         with torch.device("meta"), global_draws("size"):
-            parts = build_encoder(encoder, channels, d, size), HEADS.get(config.model.head)(d, classes)
-            return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
+            made = {prefix: own_layers(module).state_dict() for prefix, module in parts().items()}
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises
-        names, sizes = (
-            f"{encoder!r} or {config.model.head!r}",
-            f"{d} features, {classes} classes and {size}x{size} pixels",
-        )
-        raise ConfigError(f"model: {names} cannot be made with {sizes} ({one_line(error)})") from None
+        raise ConfigError(f"{names} cannot be made with {sizes} ({one_line(error)})") from None
+    return sum(t.numel() for prefix, own in made.items() for name, t in own.items() if in_part(prefix + name, part))
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The clients that train after the rounds.
+
+    Attributes:
+        field: the field of the configuration by which they are fewer.
+        clients: their number, n.
+        federation: in which they are, and perhaps others.
+    """
+
+    field: str
+    clients: int
+    federation: Federation
+
+    @property
+    def images(self) -> int:
+        """M, the number of their training images: the fewest that so many clients have."""
+        return int(np.sort(self.federation.train.sizes)[: self.clients].sum())
+
+
+def _check_last_stage(config: Resolved, members: Federation, device: torch.device) -> None:
+    """Compare the memory of what the tested clients train after the rounds: the method's own last stage, or another."""
+    kind, epochs, part = config.finish.kind, config.finish.epochs, METHODS.get(config.method)(config.hyper).tunes
+    tested = Crowd("train.eval-clients", config.train.eval_clients or config.clients, members)
+    if epochs and part == "head.":
+        _check_classifiers(config, None, tested, device)
+    elif epochs and part:
+        _check_copies(config, part, tested, device)
+    if is_classifier(kind) or (epochs and is_head(kind)):
+        _check_classifiers(config, kind, tested, device)
+
+
+def _check_copies(config: Resolved, part: Prefix, crowd: Crowd, device: torch.device) -> None:
+    """Compare the memory of a part of the model that clients fine-tune, each a copy of its own."""
+    numbers = min(_numbers(config, encoder, crowd.federation, part) for encoder in config.model.encoder.split(","))
+    needed = _trained(config, crowd.clients) * numbers * dtype_of(config.precision).itemsize
+    what = f"fine-tuned copies of {numbers:,} numbers for so many clients take"
+    _compare(crowd.field, crowd.clients, what, needed, device)
+
+
+def _check_classifiers(config: Resolved, kind: str | None, crowd: Crowd, device: torch.device) -> None:
+    """Compare the memory of classifiers of a kind that `with_classifiers` takes, and of the features that they see.
+
+    scikit-learn's are given features in float64 on the host, those of batches and, joined, those of clients; of several
+    machines each holds its part.
+    """
+    d, n, m = config.model.features, crowd.clients, crowd.images
+    if is_classifier(kind):
+        needed = 2 * 8 * m * d // launched_size()
+        _compare(crowd.field, n, f"the features of {m:,} images that {kind} is fitted to take", needed)
+        return
+    head = _head_numbers(config, kind, crowd.federation)
+    needed = (m * d + _trained(config, n) * head) * dtype_of(config.precision).itemsize
+    what = f"{kind or config.model.head} heads for so many clients and the features of their {m:,} images take"
+    _compare(crowd.field, n, what, needed, device)
+
+
+def _trained(config: Resolved, n: int) -> int:
+    """Return how many times the numbers in training are held by n clients after the rounds.
+
+    Each has its own, and k of them gradients and what the optimiser remembers.
+    """
+    assert config.finish.optimizer is not None, "resolved for whatever trains after the rounds"
+    return n + (1 + len(Optimizer(config.finish.optimizer).slots)) * _at_once(config, n)
 
 
 def _check_visits(

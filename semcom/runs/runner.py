@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, run_hash, to_dict
+from semcom.config.errors import shown
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
@@ -50,11 +51,13 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
 
     Raises:
-        ConfigError: the request is wrong (nothing has been written then).
+        ConfigError: the request is wrong (nothing has been written then), or `on_round` cannot be called.
         RunError: the work failed: it diverged, the disk is full, the method raised something, a process was lost. The
             last good state is kept.
         KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
     """
+    if on_round is not None and not callable(on_round):
+        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
     config = resolve(config)
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
@@ -451,7 +454,8 @@ class Runner:
         except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
             reason = error if isinstance(error, RunError) else "its state is no state"
             place = CHECKPOINT if folder is None else folder / CHECKPOINT
-            raise RunError(f"{place}: {reason}; move it away to start again") from error
+            remedy = "give another folder, or move this one away, to start again"
+            raise RunError(f"{place}: {reason}; {remedy}") from error
         self.world.session.resume(progress)
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])

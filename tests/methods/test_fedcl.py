@@ -141,8 +141,29 @@ def test_a_regulariser_that_dominates_is_warned_of(task: float, regulariser: flo
     log = {"task": torch.tensor([task, task]), "loss": torch.tensor([task + regulariser] * 2)}
     FedCL(w.config.hyper)._warn(log, w)
     text = w.session.tally.warnings.get("regulariser", "")
-    told = f"the regulariser, {regulariser:.3g}, dominates the cross-entropy, {task:.3g};"
+    told = f"lambda times the distance of Eq. 10 is {regulariser:.3g} nat, the cross-entropy {task:.3g} nat; take a"
     assert told in text if warns else not text
+
+
+LAM = "a smaller method.lam than 0.0156"
+GROWTH = f"{LAM}, or method.scg-loss infonce, or a smaller method.scg-lr"
+
+
+@pytest.mark.parametrize(
+    ("options", "remedies"),
+    [
+        ({}, GROWTH),
+        ({"train": {"optimizer": "sgd"}}, f"{GROWTH}, or method.scg-optimizer adam"),
+        ({"train": {"optimizer": "sgd"}, "hyper": {"scg_optimizer": "adam"}}, GROWTH),
+        ({"hyper": {"scg_optimizer": "sgd"}}, f"{GROWTH}, or method.scg-optimizer adam"),
+        ({"hyper": {"scg_loss": "infonce"}}, LAM),
+        ({"hyper": {"centroids": "mean"}}, LAM),
+    ],
+)
+def test_a_warning_names_the_settings_that_are_not_taken_yet(options: dict[str, Any], remedies: str) -> None:
+    w = world("fedcl", **options)
+    FedCL(w.config.hyper)._warn({"task": torch.tensor([0.5]), "loss": torch.tensor([90.5])}, w)
+    assert w.session.tally.warnings["regulariser"].endswith(f" 90 nat, the cross-entropy 0.5 nat; take {remedies}")
 
 
 @pytest.mark.parametrize("form", ["letter", "infonce"])

@@ -24,11 +24,13 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
+from semcom.runs.evaluation import evaluate
 from semcom.runs.folder import CHECKPOINT, SUMMARY
 from semcom.runs.resolve import resolve
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
+from tests.engine.train.test_known import counting
 from tests.runs.test_run import lines, one_line, same, snapshot, stored, timeless, weights
 
 
@@ -243,6 +245,21 @@ def test_the_defaults_train_to_convergence() -> None:
     config = RunConfig("repper", clients=6, model={"encoder": "dcgan-narrow"}, train=train, finish={"kind": "lr"})  # type: ignore[arg-type]
     views = run(config).summary["views"]
     assert views["finished"]["accuracy"] > 0.7 and views["personal"]["accuracy"] > views["finished"]["accuracy"] - 0.03
+
+
+@pytest.mark.parametrize("method", ["fedavg_ft", "repper"])
+def test_the_last_stage_is_tested_with_one_pass_through_the_encoder(method: str) -> None:
+    """On digits: of views with heads of their own on the common encoder, and of the model that they are made from."""
+    options: dict[str, Any] = {"model": {"encoder": "dcgan-narrow"}, "train": {"rounds": 1}}
+    result = run(RunConfig(method, clients=6, finish=FinishConfig("mlp", epochs=1), **options))
+    last = {name: result.views[name] for name in result.summary["finish"]["views"]}
+    assert set(last) == {"finished", "personal"} | ({"global"} if method == "fedavg_ft" else set())
+    test = result.federation.test.flat
+    with counting() as seen:
+        found = evaluate(result.world.session, last)
+        assert sum(seen) == len(test.unique()) < len(test)
+    for name, view in last.items():
+        assert evaluate(result.world.session, {name: view})[name] == found[name]
 
 
 @KINDS

@@ -131,6 +131,14 @@ def test_what_is_no_configuration(config: Any) -> None:
     assert refused(config) == f"config: {config!r} is not a table of fields"
 
 
+@pytest.mark.parametrize("value", [3, "print", [print], False])
+def test_what_cannot_be_called_after_a_round_is_refused_before_one(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        run(worlds.request(out=str(tmp_path / "out")), on_round=value)
+    expected = f"on_round: {value!r} cannot be called; give a function of a line of metrics.jsonl"
+    assert str(error.value) == expected and not (tmp_path / "out").exists()
+
+
 # The folder ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +91,10 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(method: str, tmp_path: Pa
 
 
 def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """On the screen, in the line of the round that first gave it, and in the summary; not again on resume."""
+    """On the screen, in the line of the round that first gave it, and in the summary.
+
+    It is not given again on resume, nor when the result of a finished run is asked for.
+    """
     whole = run(worlds.request("fedcl", hyper={"lam": 1e3}))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     (text,) = whole.metrics[0]["warnings"].values()
@@ -102,6 +106,9 @@ def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCapt
     caplog.clear()
     again = run(config)
     assert caplog.messages == [] and timeless(again.summary) == timeless(whole.summary)
+    assert run(config).summary == again.summary
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("finished before: ")
+    caplog.clear()
     assert run(worlds.request("fedcl")).summary["warnings"] == [] == caplog.messages
 
 
@@ -290,10 +297,33 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
         before = snapshot(folder)
         with pytest.raises(RunError) as error:
             run(dataclasses.replace(config, chunk=3))
-        assert f"{folder / CHECKPOINT}: " in one_line(error.value) and "move it away" in str(error.value), name
+        assert f"{folder / CHECKPOINT}: " in one_line(error.value), name
+        assert re.search("move (it|this one) away,? to start again$", str(error.value)), name
         assert snapshot(folder) == before and not Path("exploded").exists(), name
     (folder / CHECKPOINT).write_bytes(good)
     assert len(run(config).metrics) == 6
+
+
+@pytest.mark.parametrize("rounds", [3, 6])
+def test_a_checkpoint_of_another_version_is_refused_in_a_line_that_says_so(rounds: int, tmp_path: Path) -> None:
+    """FedCRC's State had no `own` once; of a run that goes on, and of a finished one."""
+    config = worlds.request("fedcrc", out=str(tmp_path))
+    if rounds == 6:
+        run(config)
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            run(config, on_round=stop_at(rounds))
+    content = stored(config)
+    del content["state"]["own"]
+    checkpoint.save(tmp_path / CHECKPOINT, content)
+    before = snapshot(tmp_path)
+    with pytest.raises(RunError) as error:
+        run(config)
+    assert one_line(error.value) == (
+        f"{tmp_path / CHECKPOINT}: it does not fit this run: another version of semcom wrote it, with other tensors; "
+        "give another folder, or move this one away, to start again"
+    )
+    assert snapshot(tmp_path) == before
 
 
 def test_metrics_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> None:

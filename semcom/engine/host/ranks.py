@@ -152,6 +152,11 @@ def launched_rank() -> int:
     return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
 
 
+def launched_size() -> int:
+    """Return the number of processes that torchrun has started, on whatever machines; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", 1)) if dist.is_available() and dist.is_torchelastic_launched() else 1
+
+
 @contextmanager
 def alone() -> Iterator[Team]:
     """Run this process by itself, with one thread too: of two, one mostly waits for the other."""

@@ -29,8 +29,8 @@ ALIGNMENT = 64
 """The bytes between possible starts of tensors in a record: a cache line, and a multiple of every number's size."""
 
 
-MISFIT = "the checkpoint does not fit this run: a tensor is missing or has another shape"
-"""The error message for a checkpoint of another run."""
+MISFIT = "it does not fit this run: another version of semcom wrote it, with other tensors"
+"""The error message for a checkpoint that is whole and of this request, but of another State."""
 
 
 @dataclass(frozen=True)

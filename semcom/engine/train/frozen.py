@@ -6,20 +6,17 @@ head costs. The link lies behind it and is met anew at every visit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels import make_link
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.draws import Draws
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Population
-from semcom.engine.train.forward import Batch, StackedModel, channels_last
-from semcom.engine.train.precision import rounding
-from semcom.engine.train.visit import EVAL_BATCH
+from semcom.engine.store.population import Population
+from semcom.engine.train.visit import Heard, hear
 
 
 @dataclass(frozen=True)
@@ -31,37 +28,25 @@ class Features(Federation):
         return self.images[index].to(dtype)
 
 
-@torch.no_grad()
 def encoded(session: Session, pop: Population) -> Features:
     """Return the features of the training images of the clients in `pop`; the other clients have none.
 
-    Each rank runs the encoders of its part of the clients, in evaluation mode, and then has the features of all.
+    They are encoded as for a test, and no noise is drawn. Each rank runs the encoders of its part of the clients, and
+    then has the features of all.
     """
-    draws, team = session.draws, session.team
-    images = draws.federation
+    draws, images = session.draws, session.draws.federation
     sizes = np.zeros(len(images.train), dtype=np.int64)
     sizes[pop.ids] = images.train.sizes[pop.ids]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    train = Ragged(torch.arange(int(offsets[-1]), device=draws.device), offsets)
-    rows = torch.cat([images.train[int(k)] for k in pop.ids])
-    found = torch.zeros(len(rows), draws.config.model.features, dtype=draws.dtype, device=draws.device)
-    mine = team.share(sizes[pop.ids])[team.rank]
-    with rounding(draws.config.precision):
-        for cohort in pop.select(pop.ids[mine]).stacks():
-            for client in cohort.ids:
-                owned = images.train[int(client)]
-                found[train[int(client)]] = torch.cat([*_features(draws, cohort, client, owned)])
-    empty = replace(train, flat=train.flat[:0], offsets=np.zeros_like(offsets))
-    everyone = {"images": team.sum(found), "labels": images.labels[rows], "train": train}
+    owned = Ragged(torch.cat([images.train[int(k)] for k in pop.ids]), offsets)
+    found = torch.zeros(len(owned.flat), draws.config.model.features, dtype=draws.dtype, device=draws.device)
+
+    def note(heard: Heard) -> None:
+        real = heard.batch.weight > 0
+        found[heard.at[real]] = heard.raw[real]
+
+    hear(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
+    train = replace(owned, flat=torch.arange(len(found), device=draws.device))
+    empty = Ragged(owned.flat[:0], np.zeros_like(offsets))
+    everyone = {"images": session.team.sum(found), "labels": images.labels[owned.flat], "train": train}
     return Features(**{**vars(images), **everyone, "test": empty, "validation": empty})
-
-
-def _features(draws: Draws, cohort: Cohort, client: int, owned: Tensor) -> Iterator[Tensor]:
-    """Yield the features `[b, d]` of a client's images at `owned`, batch by batch."""
-    tensors = {name: channels_last(t) for name, t in cohort.select(np.array([client])).tensors.items()}
-    model = StackedModel(cohort.network, {}, tensors, autocast=draws.autocast)
-    classes = len(draws.federation.classes)
-    for index in owned.split(EVAL_BATCH):
-        x, y = draws.federation.gather(index, draws.dtype), draws.federation.labels[index]
-        batch = Batch(x[None], y[None], None, torch.ones(1, dtype=torch.bool, device=x.device), classes)
-        yield model.encode(batch)[0]

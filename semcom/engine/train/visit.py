@@ -250,10 +250,11 @@ def _share(team: Team, pop: Population, table: Ragged) -> Population:
 
 
 def _side_by_side(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | Resting]]:
-    """Yield cohorts of the same architecture and clients, by population."""
+    """Yield cohorts of the same encoder architecture and clients, by population; their heads may differ."""
     groups: dict[tuple[int, bytes], dict[str, Cohort | Resting]] = {}
     for name, pop in pops.items():
         for cohort in pop.cohorts:
             if len(cohort.ids):
-                groups.setdefault((id(cohort.network), cohort.ids.tobytes()), {})[name] = cohort
+                encoder = cohort.network.get_submodule("encoder")
+                groups.setdefault((id(encoder), cohort.ids.tobytes()), {})[name] = cohort
     yield from groups.values()

@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, confusion, confusions
 from semcom.engine.world import World
 from semcom.methods.base import cross_entropy
 from semcom.methods.parts.classifiers import fitted
 from semcom.methods.parts.heads import finishing_optimizer, with_classifiers
+from tests.engine.train.test_known import counting
 from tests.methods.arms import X, Y, as_toy, ended, flat, rounds, toy_world
 from tests.worlds import gap, ragged, random_federation, world
 
@@ -162,3 +163,22 @@ def test_it_is_reppers_own_last_stage() -> None:
     assert (
         gap(with_classifiers(w, state.model.select(w.tested()), "linear").population, views["personal"].population) == 0
     )
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "encoder"), [("fedavg", "test-conv"), ("local", "test-conv"), ("local", "test-conv,test-conv-wide")]
+)
+def test_views_with_new_heads_share_encoders_with_those_they_are_made_from(name: str, encoder: str, chunk: int) -> None:
+    """A test encodes each image once, whether clients have one encoder or their own; heads of several kinds follow."""
+    w = arm("mlp", name, encoder=encoder, chunk=chunk, channel={"kind": "rayleigh"})
+    state, view = own(w, "mlp")
+    views = {"mlp": view, "linear": with_classifiers(w, state.model.select(w.tested()), "linear")}
+    views["before"] = View(state.model)
+    test = w.session.draws.federation.test
+    with counting() as seen:
+        (found,) = confusions(w.session, views, (None,), test)
+        assert sum(seen) == len(test.flat)
+    for label, one in views.items():
+        assert torch.equal(found[label], confusion(w.session, {label: one}, None, test)[label])
+    assert len({str(counts.tolist()) for counts in found.values()}) == 3, "the heads differ"
