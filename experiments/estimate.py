@@ -180,10 +180,7 @@ def _text(value: object) -> str:
 
 
 def _shown(seconds: float) -> str:
-    """Return a time with two digits that count: 8 s, 4.2 min, 11 h."""
-    for unit, size in (("s", 1), ("min", 60), ("h", 3600), ("days", 86_400)):
-        value = seconds / size
-        if value < (90 if unit != "h" else 48) or unit == "days":
-            break
-    digits = max(0, 1 - int(math.floor(math.log10(max(value, 1e-9)))))
-    return f"{round(value, min(digits, 1)):g} {unit}"
+    """Return a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
+    units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))
+    value, unit = next((seconds / size, unit) for unit, size, most in units if seconds / size < most)
+    return f"{round(value, 1 if value < 10 else 0):g} {unit}"

@@ -81,7 +81,9 @@ def test_more_seeds_and_values_extend_a_grid(tmp_path: Path, fake_run: Run) -> N
     sweep("demo", out=tmp_path, train=fake_run, seeds=(2, 3))  # one axis: the union
     assert record(tmp_path)["axes"]["seed"] == [0, 1, 2, 3]
     assert record(tmp_path)["command"] == "semcom sweep demo --scale smoke --seeds 0..3"
-    sweep("demo", out=tmp_path, train=fake_run, seeds=range(5), vary={SNR: (0, 3, 9, 18)})  # the one holds the other
+    sweep(
+        "demo", out=tmp_path, train=fake_run, seeds=range(5), vary={SNR: (0.0, 3.0, 9.0, 18.0)}
+    )  # the one holds the other
     assert trained(tmp_path) == ["x"] * 3 * 5 * 4
     before = read_table(tmp_path)
     assert len(before) == 60 and before.groupby(SNR).size().tolist() == [15] * 4
@@ -215,7 +217,8 @@ def test_a_study_needs_methods_and_a_folder(tmp_path: Path, fake_run: Run) -> No
         sweep(methods="fedcl")
     with pytest.raises(ConfigError, match="^scale: 'small' is not for a study of your own"):
         sweep(methods="fedcl", scale="small", out=tmp_path)
-    path = sweep(methods=("fedavg", "fedcl"), vary={"clients": (2, 3), SNR: (0, 9)}, out=tmp_path, train=fake_run)
+    changes: dict[str, Any] = {"set": {"partition.shots": 5}, "vary": {"clients": (2, 3), SNR: (0.0, 9.0)}}
+    path = sweep(methods=("fedavg", "fedcl"), out=tmp_path, train=fake_run, **changes)
     frame = read_table(path)
     assert frame[["experiment", "scale"]].drop_duplicates().values.tolist() == [["study", "own"]]
     assert frame[["variant", "clients", SNR]].values.tolist()[:5] == [
@@ -229,13 +232,14 @@ STUDY = """
 from pathlib import Path
 from experiments.base import Experiment, Grid, Variant
 from experiments.registry import EXPERIMENTS
-from semcom import METHODS, RunConfig
+from semcom import METHODS, PartitionConfig, RunConfig
 
 {more}
+base = RunConfig(clients=3, partition=PartitionConfig(options={{"shots": 5}}))
 for name in {names}:
     EXPERIMENTS.register(name)(
         Experiment(name, "", "none", ("fedavg", Variant("other", "fedcl", {{"clients": 4}})),
-                   {{"smoke": Grid(RunConfig(clients=3), {{"seed": {seeds}}})}})
+                   {{"smoke": Grid(base, {{"seed": {seeds}}})}})
     )
 """
 
@@ -300,4 +304,4 @@ def test_the_command_line_hands_the_request_on(
     frame = read_table(out)
     assert len(frame) == 2 * 3 * 2 * 2 and set(frame["train.rounds"]) == {2}
     assert set(zip(frame["partition.ways"], frame["partition.shots"], strict=True)) == {(2, 10), (3, 5)}
-    assert cli.main([*line.split(), "--seeds", "0..4"]) == 2  # given twice: the command line takes it once
+    assert cli.main([*line.split(), "--seeds", "2"]) == 0 and len(read_table(out)) == 36  # the last of a flag counts
