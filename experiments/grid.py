@@ -105,7 +105,7 @@ class Grid:
         """Return what varies, in the order of the declaration; `owner` is named in an error.
 
         Raises:
-            ConfigError: an axis has no values, or a field has two axes.
+            ConfigError: an axis has no values, a field has two axes, or `apart` is about one that does not vary.
         """
         if not isinstance(self.vary, Mapping):
             raise ConfigError(f"vary: {owner} has {self.vary!r}; give a table from fields to tuples of values")
@@ -114,6 +114,10 @@ class Grid:
         twice = [name for name in fields if fields.count(name) > 1]
         if twice:
             raise ConfigError(f"{twice[0]}: two axes of {owner} vary it; give one")
+        idle = [name for name in self.apart if name not in fields or name == TEST_SNR]
+        if idle:
+            what = f"its axes are {', '.join(fields) or 'none'}, and settings of a method belong to its Variant"
+            raise ConfigError(f"apart: {idle[0]} has runs of its own in no grid of {owner}; {what}")
         return found
 
     def points(self, variants: Sequence[Variant], owner: str) -> Iterator[tuple[Variant, dict[str, Any]]]:
@@ -142,7 +146,7 @@ class Grid:
 
     def otherwise(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is set otherwise at a combination of the varied values."""
-        found = [values.get(point[name], {}) for name, values in self.apart.items() if name in point]
+        found = [values.get(point[name], {}) for name, values in self.apart.items()]
         return {name: value for fields in found for name, value in fields.items()}
 
     def runs(self, variants: Sequence[Variant], owner: str) -> list[Run]:

@@ -85,7 +85,7 @@ class SweepFlags:
     backend: Literal["loky", "ray"] = "loky"
     """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
     out: str | None = None
-    """Folder of the results (None: results/EXPERIMENT-SCALE)."""
+    """Folder of the results, which may hold some of them already (None: results/EXPERIMENT-SCALE)."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None

@@ -60,7 +60,7 @@ def test_a_dry_run_shows_runs_and_times(
     """20 clients x 45 images: 9 s for a round of FedCL at a hundredth of a second per sample, a third for others."""
     pace = {"fedcl": 0.01, "fedproto": 0.01 / 3, "fedavg": 0.01 / 3}
     monkeypatch.setattr(estimate, "measured", lambda config: Pace(0.0, pace[config.method], 0.0))
-    request = asked(set={"train.rounds": 20, "channel.snr_db": 9}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
+    request = asked(set={"train.rounds": 20, "channel.snr_db": 9.0}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
     plan = planned("demo", request=request, out=tmp_path / "r")
     lines = dry_run(plan, jobs=2).splitlines()
     assert [" ".join(line.split()) for line in lines[:7]] == [

@@ -107,6 +107,12 @@ def test_a_grid_without_end_is_refused() -> None:
         study({"seed": range(1000), SNR: range(1000)}).runs("smoke")
 
 
+def test_settings_apart_are_of_a_field_that_varies() -> None:
+    for name in ("method", TEST):
+        with pytest.raises(ConfigError, match=f"^apart: {name} has runs of its own in no grid of mine; its axes are "):
+            study({TEST: (0, 9)}, apart={name: {"fedcl": {"clients": 3}}}).runs("smoke")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
