@@ -9,7 +9,7 @@ its clients' images once per round through the encoder in training; phases that 
 
 from __future__ import annotations
 
-from experiments.base import Experiment, Grid
+from experiments.base import Experiment, Grid, Variant
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 OWN_RATES = {"train.lr": None, "train.optimizer": None}
@@ -26,21 +26,21 @@ def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
         clients=20,
         train=TrainConfig(rounds=rounds, lr=0.005, optimizer="sgd", batch_size=16),
     )
-    varied = {"partition.kind": ("pathological", "dirichlet"), "seed": (0,)}
-    return Grid(base, varied, {"method": {"pfedme": OWN_RATES, "perfedavg": OWN_RATES}})
+    return Grid(base, {"partition.kind": ("pathological", "dirichlet"), "seed": (0,)})
 
 
 ARMS_SMALL = Experiment(
     name="arms-small",
     title="All methods on small clients with skewed labels, without a channel",
     paper="none (the partitions of FedCoSR's Table II, in small)",
-    methods=(
-        *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto", "pfedme", "perfedavg"),
+    variants=(
+        *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto"),
+        *(Variant(name, name, OWN_RATES) for name in ("pfedme", "perfedavg")),
         *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
         *("fedcrl", "fedcosr", "repper", "fedcl"),
     ),
     scales={"smoke": _grid("digits", 1.0, 16, 2), "small": _grid("cifar10", 8000 / 60000, 128, 30)},
     axis="partition.kind",
-    figure="arms-small",
+    figures=("arms-small",),
 )
 """The experiment with all 23 methods."""

@@ -9,7 +9,7 @@ DEMO = Experiment(
     name="demo",
     title="Accuracy against SNR on digits, trained and tested at each SNR",
     paper="none (a small relative of the FedCL letter's Fig. 2(b))",
-    methods=("fedcl", "fedproto", "fedavg"),
+    variants=("fedcl", "fedproto", "fedavg"),
     scales={
         "smoke": Grid(
             RunConfig(
@@ -22,6 +22,6 @@ DEMO = Experiment(
             {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)},
         )
     },
-    figure="demo",
+    figures=("demo",),
 )
 """The experiment behind `make demo`."""

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.base import Experiment, Grid, set_fields
+from experiments.base import Experiment, Grid
+from experiments.fields import set_fields
 from experiments.progress import run_folder
 from experiments.results import read_table
 from experiments.table import markdown
@@ -127,7 +128,7 @@ FINISH_SEARCH = Experiment(
     name="finish-search",
     title="Epochs, rate and optimiser of a last stage, on validation images",
     paper="none",
-    methods=("fedavg", "fedper", "repper", "local", "fedbabu"),
+    variants=("fedavg", "fedper", "repper", "local", "fedbabu"),
     scales={
         "smoke": Grid(BASE, {"data.name": ("digits",)}, APART),
         "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, APART),

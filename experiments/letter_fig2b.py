@@ -25,7 +25,7 @@ LETTER_FIG2B = Experiment(
     name="letter-fig2b",
     title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
     paper="FedCL letter, Fig. 2(b)",
-    methods=("fedcl", "fedproto", "fedavg"),
+    variants=("fedcl", "fedproto", "fedavg"),
     scales={
         "smoke": Grid(_base("digits", 15, 4), {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)}),
         "small": Grid(_base("cifar10", 100, 60), {"channel.snr_db": (0.0, 9.0, 18.0), "seed": (0,)}),
@@ -34,6 +34,6 @@ LETTER_FIG2B = Experiment(
             {"channel.snr_db": tuple(float(snr) for snr in range(-6, 19, 3)), "seed": (0, 1, 2, 3, 4)},
         ),
     },
-    figure="letter-fig2b",
+    figures=("letter-fig2b",),
 )
 """The methods fedcl, fedproto and fedavg."""

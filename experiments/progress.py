@@ -72,7 +72,7 @@ class SweepProgress:
             for config in self.waiting():
                 if is_finished(config):
                     self._done(config)
-                elif (text := _error(config)) is not None:
+                elif (text := left_error(config)) is not None:
                     self.fail(config, text)
 
     def fail(self, config: RunConfig, error: str) -> None:
@@ -104,7 +104,7 @@ class SweepProgress:
         self._bar.write(text, file=sys.stderr)
 
 
-def _error(config: RunConfig) -> str | None:
+def left_error(config: RunConfig) -> str | None:
     """Return the first line of what a failed run left; None where there is nothing."""
     path = run_folder(config) / ERROR
     return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None

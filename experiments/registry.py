@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from channels.registry import Registry
 from experiments.base import Experiment
+from semcom.config import ConfigError
 from semcom.registry import find
+from semcom.runs.plugins import absolute, load_plugins
 
 EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
@@ -22,9 +24,25 @@ EXPERIMENTS: Registry[Experiment] = Registry(
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment called `name`.
+    """Return the experiment called `name`, or the one that a Python file registers.
 
     Raises:
-        ConfigError: there is none; the known ones are listed.
+        ConfigError: there is none, and the known ones are listed; or the file cannot be imported, or registers none or
+            several.
     """
-    return find(EXPERIMENTS, name)
+    return find(EXPERIMENTS, declared_in(name) if name.endswith(".py") else name)
+
+
+def declared_in(file: str) -> str:
+    """Return the name of the experiment that a Python file registers.
+
+    Raises:
+        ConfigError: the file cannot be imported, or registers none or several.
+    """
+    load_plugins((file,))
+    names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == absolute(file)]
+    if not names:
+        raise ConfigError(f"experiment: {file} registers none; see the experiments' part of README.md")
+    if len(names) > 1:
+        raise ConfigError(f"experiment: {file} registers {', '.join(names)}; give one: NAME --plugin {file}")
+    return names[0]

@@ -16,7 +16,7 @@ from semcom.files import TABLE, write_atomically
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
 
-FIRST = ("experiment", "scale", "command", "status", "error", "hash", "method", "seed")
+FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant", "method", "seed")
 """Columns that come first, in this order."""
 
 
@@ -34,11 +34,13 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def row(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
-    """Return one row: `origin` (experiment, scale, command), the configuration, and the summary of a finished run.
+    """Return one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
+
+    Beside the columns of the summary's views, `view` is the name of the first one, whose accuracy is the run's.
 
     Args:
         config: the resolved configuration.
-        origin: columns that all rows of a sweep share.
+        origin: columns that the configuration does not tell.
         found: the run's summary; None for a failed run, whose metrics stay empty.
         error: one line for a failed run, None for a finished one.
     """
@@ -46,7 +48,8 @@ def row(
     flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
     fields = {name: _plain(value) for name, value in flat.items() if name not in PLACES}
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
-    return {**fields, **flatten(found or {}), **origin, **state}
+    view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
+    return {**fields, **flatten(found or {}), **view, **origin, **state}
 
 
 def _plain(value: Any) -> Any:
@@ -104,6 +107,8 @@ def read_table(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as error:  # pyarrow's own errors are both
         reason = "there is no such file" if not path.exists() else str(error).splitlines()[0]
         raise ConfigError(f"results: {path} cannot be read: {reason}") from None
+    if "variant" not in frame and "method" in frame:  # of a version in which each method had one
+        frame.insert(0, "variant", frame["method"])
     missing = [name for name in FIRST if name not in frame]
     if missing:
         raise ConfigError(f"results: {path} is not the table of a sweep: it has no column {missing[0]!r}")

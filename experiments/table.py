@@ -1,65 +1,85 @@
-"""Accuracy of every method against the varied field: the numbers behind a figure, as plain text and as Markdown.
+"""Accuracy of every variant against the fields that vary: the numbers behind a figure, as plain text and as Markdown.
 
 One place averages runs: it takes those that differ in nothing but the seed, and refuses others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import pandas as pd
 
+from experiments.grid import TEST_SNR
 from experiments.results import configuration
+from experiments.words import number
 from semcom.config import ConfigError
 
-UNITS = {"channel.snr_db": ("SNR", " dB")}
-"""Varied field -> its name and the unit after its values; any other is shown by its own name."""
+UNITS = {"channel.snr_db": ("SNR", " dB"), TEST_SNR: ("test SNR", " dB"), "variant": ("method", "")}
+"""Column -> its name and the unit after its values; any other is shown by its own name."""
+NUMBERS = ["accuracy", "std_over_seeds", "std_over_clients", "seeds", "failed"]
+"""Columns of cells that are no places in the table."""
+Names = str | Sequence[str]
+"""One column, or several joint ones."""
 
 
-def aggregate(frame: pd.DataFrame, axis: str, lines: str = "method") -> pd.DataFrame:
-    """Return one row per line and value of `axis`, over the seeds that finished.
+def aggregate(frame: pd.DataFrame, axis: Names, lines: str = "variant", others: Sequence[str] = ()) -> pd.DataFrame:
+    """Return one row per line, value of the other fields and value of `axis`, over the seeds that finished.
+
+    Where `channel.test_snr_db` is one of them, a run counts at each SNR that it was tested at, see `tested`.
 
     Args:
         frame: the table of a sweep (`experiments.results`).
-        axis: the column that varies along a line.
+        axis: the column that varies along a line, or several joint ones.
         lines: the column that tells the lines apart.
+        others: further columns that vary.
 
     Returns:
-        Columns: `lines`, `axis`, accuracy (fraction of 1, mean over seeds), std_over_seeds (n - 1; NaN for one seed),
-        std_over_clients (mean over seeds), seeds (finished), failed (runs). Lines keep their order; values ascend.
+        Columns: `lines`, `others`, `axis`, accuracy (fraction of 1, mean over seeds), std_over_seeds (n - 1; NaN for
+        one seed), std_over_clients (mean over seeds), seeds (finished), failed (runs). Lines keep their order; values
+        ascend.
 
     Raises:
         ConfigError: as `check_seeds_alone`.
     """
-    check_seeds_alone(frame, axis, lines)
+    check_seeds_alone(frame, axis, lines, others)
+    places = [lines, *others, *_names(axis)]
     rows = []
-    for (line, value), cell in frame.groupby([lines, axis], sort=False, dropna=False):
+    for place, cell in _tested_where(frame, places).groupby(places, sort=False, dropna=False):
         done = cell[cell["status"] == "done"]
         metrics = done.reindex(columns=["accuracy", "accuracy_std"]).astype(float)
         mean = metrics.mean()
         spread = metrics["accuracy"].std(ddof=1)
         failed = len(cell) - len(done)
-        rows.append((line, value, mean["accuracy"], spread, mean["accuracy_std"], len(done), failed))
-    names = [lines, axis, "accuracy", "std_over_seeds", "std_over_clients", "seeds", "failed"]
-    return _sorted(pd.DataFrame(rows, columns=names), axis, lines)
+        rows.append((*place, mean["accuracy"], spread, mean["accuracy_std"], len(done), failed))
+    return _sorted(pd.DataFrame(rows, columns=[*places, *NUMBERS]), places)
 
 
-def check_seeds_alone(frame: pd.DataFrame, axis: str, lines: str = "method") -> None:
-    """Check that runs of one line and value of `axis` differ in their seeds alone, each of which occurs once.
+def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", others: Sequence[str] = ()) -> None:
+    """Check that runs of one line and value of `axis` and the others differ in their seeds alone, each of which occurs
+    once.
 
     Args:
         frame: the table of a sweep, or its configurations alone.
         axis: as of `aggregate`.
         lines: as of `aggregate`.
+        others: as of `aggregate`.
 
     Raises:
         ConfigError: there is no such axis, or runs differ in another field (the error names it and its values), or have
             the same seed.
     """
-    if axis not in frame:
-        raise ConfigError(f"axis: {axis!r} is no column of the table; give a field of the runs, such as channel.snr_db")
-    hidden = [name for name in configuration(frame) if name not in (lines, axis, "seed")]
+    fields = [*_names(axis), *others]
+    missing = [name for name in fields if name not in frame]
+    if missing:
+        wanted = "give a field of the runs, such as channel.snr_db"
+        raise ConfigError(f"axis: {missing[0]!r} is no column of the table; {wanted}")
+    hidden = [name for name in configuration(frame) if name not in (lines, *fields, "seed")]
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
-    for (line, value), cell in frame.groupby([lines, axis], sort=False, dropna=False):
-        where = f"for {line} at {axis} {_label(value)}"
+    for (line, *values), cell in _tested_where(frame, fields).groupby([lines, *fields], sort=False, dropna=False):
+        at = ", ".join(f"{name} {_label(value)}" for name, value in zip(fields, values, strict=True))
+        where = f"for {line} at {at}"
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
@@ -70,12 +90,56 @@ def check_seeds_alone(frame: pd.DataFrame, axis: str, lines: str = "method") -> 
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
 
 
-def _sorted(cells: pd.DataFrame, axis: str, lines: str) -> pd.DataFrame:
+def tested(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with a row per run and SNR that it was tested at, from one with a row per run.
+
+    `channel.test_snr_db` is that SNR in dB (that of training, where a run has no other), `accuracy` the accuracy at it.
+    `accuracy_std` is empty: runs keep the spread over clients at their first SNR alone.
+    """
+    fields = frame.reindex(columns=[TEST_SNR, "channel.snr_db"])
+    wanted = [
+        [trained] if pd.isna(test) else [float(snr) for snr in str(test).split(",")]
+        for test, trained in fields.itertuples(index=False)
+    ]
+    each = frame.assign(**{TEST_SNR: pd.Series(wanted, frame.index, dtype=object)})
+    rows = each.assign(open=fields[TEST_SNR].isna()).explode(TEST_SNR, ignore_index=True)
+    found = [row["accuracy"] if row["open"] else _at(row) for row in rows.to_dict("records")] if "view" in rows else []
+    accuracy = {"accuracy": pd.Series(found, rows.index, dtype=float), "accuracy_std": np.nan} if found else {}
+    return rows.drop(columns="open").assign(**accuracy)
+
+
+def _at(row: Mapping[str, Any]) -> float:
+    """Return the accuracy of a run's first view at one of the SNRs that it was tested at; NaN for a failed run."""
+    return row.get(f"views.{row['view']}.at.{row[TEST_SNR]:g}", np.nan)
+
+
+def _tested_where(frame: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
+    return tested(frame) if TEST_SNR in places else frame
+
+
+def _names(axis: Names) -> tuple[str, ...]:
+    return (axis,) if isinstance(axis, str) else tuple(axis)
+
+
+def _sorted(cells: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
     """Return the cells with lines in their order of appearance, values ascending (as numbers where they are such)."""
-    order = {name: i for i, name in enumerate(cells[lines].unique())}
-    values = pd.to_numeric(cells[axis], errors="coerce")
-    keys = pd.DataFrame({"line": cells[lines].map(order), "value": values}, index=cells.index)
-    return cells.loc[keys.sort_values(["line", "value"], kind="stable").index].reset_index(drop=True)
+    line, *fields = places
+    keys = {line: cells[line].map({name: i for i, name in enumerate(cells[line].unique())})}
+    for name in fields:
+        place = {label: i for i, label in enumerate(_ascending(cells[name]))}
+        keys[name] = cells[name].map(_label, na_action=None).map(place)
+    order = pd.DataFrame(keys, index=cells.index).sort_values(list(keys), kind="stable").index
+    return cells.loc[order].reset_index(drop=True)
+
+
+def _ascending(column: pd.Series) -> list[str]:
+    """Return the labels of a column's values: numbers ascending, then others in their order of appearance."""
+    values = column.drop_duplicates()
+    return (
+        values.sort_values(key=lambda v: pd.to_numeric(v, errors="coerce"), kind="stable")
+        .map(_label, na_action=None)
+        .tolist()
+    )
 
 
 def over_seeds(cells: pd.DataFrame) -> bool:
@@ -86,19 +150,25 @@ def over_seeds(cells: pd.DataFrame) -> bool:
 def heading(cells: pd.DataFrame) -> str:
     """Return one line that tells what the numbers of the table are."""
     spread = "seeds" if over_seeds(cells) else "clients"
-    return f"Accuracy in %, mean over clients ± standard deviation over {spread}"
+    shown = over_seeds(cells) or cells["std_over_clients"].notna().any() or not (cells["seeds"] > 0).any()
+    return "Accuracy in %, mean over clients" + (f" ± standard deviation over {spread}" if shown else "")
 
 
-def text_table(cells: pd.DataFrame, axis: str) -> str:
-    """Return the aggregated cells as aligned text: a row per method, a column per value of `axis`."""
-    texts = _grid(cells, axis)
-    return f"{heading(cells)}\n{texts.to_string(col_space=[len(head) + 1 for head in texts])}"
+def text_table(cells: pd.DataFrame, axis: Names) -> str:
+    """Return the aggregated cells as aligned text: a row per line and other field, a column per value of `axis`."""
+    rows, texts = _grid(cells, axis)
+    wide = {name: max(map(len, (name, *rows[name]))) for name in rows}
+    labels = ["  ".join(text.ljust(wide[name]) for name, text in row.items()) for row in rows.to_dict("records")]
+    head = "  ".join(name.ljust(wide[name]) for name in rows)
+    shown = texts.set_axis(pd.Index([label.rstrip() for label in labels]), axis=0)
+    shown = shown.set_axis(pd.Index(texts.columns, name=head.rstrip()), axis=1)
+    return f"{heading(cells)}\n{shown.to_string(col_space=[len(name) + 1 for name in shown])}"
 
 
-def markdown_table(cells: pd.DataFrame, axis: str) -> str:
+def markdown_table(cells: pd.DataFrame, axis: Names) -> str:
     """Return the same as a Markdown table with its heading."""
-    texts = _grid(cells, axis).rename_axis(index="method", columns=None)
-    return f"{heading(cells)}.\n\n{markdown(texts.reset_index())}"
+    rows, texts = _grid(cells, axis)
+    return f"{heading(cells)}.\n\n{markdown(pd.concat([rows, texts], axis=1))}"
 
 
 def markdown(texts: pd.DataFrame) -> str:
@@ -111,30 +181,36 @@ def markdown(texts: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (texts.columns, rule, *texts.itertuples(index=False)))
 
 
-def _grid(cells: pd.DataFrame, axis: str) -> pd.DataFrame:
-    """Return the cells as texts: a row per method, a column per value."""
-    name, unit = UNITS.get(axis, (axis, ""))
-    values = cells[axis].drop_duplicates().sort_values(key=_as_number, kind="stable")
+def _grid(cells: pd.DataFrame, axis: Names) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the labels of the rows, and the cells as texts: a row per line and other field, a column per value."""
+    along = list(_names(axis))
+    down = [name for name in cells if name not in (*along, *NUMBERS)]
     seeds = over_seeds(cells)
-    texts = [_cell(cell, seeds) for _, cell in cells.iterrows()]
-    labels = cells[axis].map(_label, na_action=None)
-    wide = pd.DataFrame({"method": cells["method"], "value": labels, "text": texts})
-    wide = wide.pivot(index="method", columns="value", values="text").fillna("")
-    wide = wide.loc[cells["method"].unique(), [_label(value) for value in values]]
-    wide.columns = pd.Index([f"{name} {label}{unit}" for label in wide.columns], name="method")
-    return wide.rename_axis(index=None)
+    rows = cells[down].drop_duplicates().reset_index(drop=True)
+    across = _sorted(cells[along].drop_duplicates().assign(line=0), ["line", *along])[along]
+    place = {(tuple(map(_label, c[down])), tuple(map(_label, c[along]))): _cell(c, seeds) for _, c in cells.iterrows()}
+    at = [tuple(map(_label, row)) for row in rows.itertuples(index=False)]
+    columns = {
+        ", ".join(map(_with_unit, along, value, [True] * len(along))): [
+            place.get((row, tuple(map(_label, value))), "") for row in at
+        ]
+        for value in across.itertuples(index=False)
+    }
+    labels = {UNITS.get(name, (name, ""))[0]: [_with_unit(name, value) for value in rows[name]] for name in down}
+    return pd.DataFrame(labels), pd.DataFrame(columns)
 
 
-def _as_number(column: pd.Series) -> pd.Series:
-    return pd.to_numeric(column, errors="coerce")
+def _with_unit(name: str, value: object, named: bool = False) -> str:
+    """Return a value of a field with its unit, and with the field's name in front."""
+    shown, unit = UNITS.get(name, (name, ""))
+    return (f"{shown} " if named else "") + f"{_label(value)}{unit}"
 
 
 def _label(value: object) -> str:
     """Return a value of a field as text, without needless decimals; None for an empty one."""
     if pd.isna(value):
         return "None"
-    short = f"{value:g}" if isinstance(value, float) else str(value)
-    return short if not isinstance(value, float) or float(short) == value else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _cell(cell: pd.Series, seeds: bool) -> str:

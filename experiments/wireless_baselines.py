@@ -8,7 +8,8 @@ normalisation and schedule are those of the others, and what is sent is all that
 from __future__ import annotations
 
 import semcom
-from experiments.base import Experiment, Grid, set_fields
+from experiments.base import Experiment, Grid
+from experiments.fields import set_fields
 from experiments.progress import run_folder
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
@@ -56,13 +57,13 @@ WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",
     title="Semantic features, digital features and compressed images at equal channel uses",
     paper="none",
-    methods=("fedcl",),
+    variants=("fedcl",),
     scales={
         "smoke": Grid(_base("digits", 15, 10, 4), KINDS, APART),
         "small": Grid(_base("cifar10", 100, 50, 60), KINDS, APART),
     },
     axis="channel.kind",
-    figure="wireless-baselines",
+    figures=("wireless-baselines",),
     train=train_and_send,
 )
 """FedCL over three channels, and the image chain."""

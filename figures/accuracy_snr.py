@@ -20,11 +20,11 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
     """Draw one line per method; error bars only where several seeds give them."""
-    methods = list(cells["method"].unique())
-    for method, style in zip(methods, line_styles(len(methods)), strict=True):
-        line = cells[cells["method"] == method]
+    variants = list(cells["variant"].unique())
+    for variant, style in zip(variants, line_styles(len(variants)), strict=True):
+        line = cells[cells["variant"] == variant]
         spread = line["std_over_seeds"] if over_seeds(cells) else None
-        axes.errorbar(line[SNR], line["accuracy"], yerr=spread, label=LABELS.get(method, method), **style)
+        axes.errorbar(line[SNR], line["accuracy"], yerr=spread, label=LABELS.get(variant, variant), **style)
     axes.set_xticks(sorted(cells[SNR].unique()))
     axes.set_xlabel("SNR (dB)")
     axes.set_ylabel("Accuracy (%)")

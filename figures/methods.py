@@ -20,15 +20,15 @@ def numbers(frame: pd.DataFrame) -> pd.DataFrame:
     """Return per method and partition: accuracy (fraction of 1) and its spreads; see `experiments.table.aggregate`."""
     cells = aggregate(frame, KIND)
     cells = cells[cells["seeds"] > 0].astype({"accuracy": float})
-    order = cells.groupby("method")["accuracy"].mean().sort_values().index
-    place = cells["method"].map({method: i for i, method in enumerate(order)})
+    order = cells.groupby("variant")["accuracy"].mean().sort_values().index
+    place = cells["variant"].map({variant: i for i, variant in enumerate(order)})
     return cells.assign(place=place).sort_values([KIND, "place"], ascending=[False, True]).reset_index(drop=True)
 
 
 def draw(axes: Axes, cells: pd.DataFrame) -> None:
     """Draw a mark per method and partition; bars are the spread over clients."""
     kinds = list(cells[KIND].unique())
-    rows = cells.drop_duplicates("method").sort_values("place")
+    rows = cells.drop_duplicates("variant").sort_values("place")
     for i, (kind, style) in enumerate(zip(kinds, line_styles(len(kinds)), strict=True)):
         row = cells[cells[KIND] == kind]
         shift = 0.16 * (1 - 2 * i / max(1, len(kinds) - 1))
@@ -41,7 +41,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
             **{**style, "linestyle": "none"},
         )
     axes.figure.set_size_inches(3.5, 0.9 + ROW * len(rows))  # type: ignore[union-attr]
-    axes.set_yticks(rows["place"], [LABELS.get(method, method) for method in rows["method"]])
+    axes.set_yticks(rows["place"], [LABELS.get(variant, variant) for variant in rows["variant"]])
     axes.set_ylim(-0.8, len(rows) - 0.2)
     axes.set_xlabel("Accuracy (%)")
     axes.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")

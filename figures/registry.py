@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 
 from channels.registry import Registry
-from experiments.base import Experiment, field_of
+from experiments.base import Experiment
 from figures.base import AnyFigure, Drawing, Measured
 from semcom.config import ConfigError
 from semcom.registry import find
 
+LOG = logging.getLogger(__name__)
 FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
@@ -35,25 +37,52 @@ def drawing(name: str) -> AnyFigure:
     return find(FIGURES, name)
 
 
-def drawing_of(source: Experiment, scale: str | None = None) -> Drawing | None:
-    """Return the figure that is drawn after a sweep of an experiment at a scale (None: the first), if it has one.
+def drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
+    """Return the figures that are drawn after a sweep of an experiment at a scale (None: the first).
 
     Raises:
         ConfigError: there is no such figure, it shows something else, or it has no place for a value of the axis.
     """
-    if source.figure is None:
-        return None
-    chosen = drawing(source.figure)
+    if isinstance(source.figures, str):
+        raise ConfigError(f"figures: {source.name} has {source.figures!r}; give a tuple of names")
+    return [_drawing_of(source, name, source.scale(scale)) for name in source.figures]
+
+
+def drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) -> list[Drawing]:
+    """Return the figures of an experiment that can show what a sweep has made of it; others are left out with a line.
+
+    Args:
+        declared: the experiment as it is registered (None: a study that nobody has declared, without figures).
+        chosen: as it is swept.
+        scale: of both.
+
+    Raises:
+        ConfigError: as `drawings_of`, about the experiment as it is registered.
+    """
+    drawn = []
+    for name in () if declared is None else [drawing.name for drawing in drawings_of(declared, scale)]:
+        try:
+            drawn.append(_drawing_of(chosen, name, scale))
+        except ConfigError as error:
+            LOG.warning("one figure is left out (%s)", error)
+    return drawn
+
+
+def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
+    """Return one figure of an experiment, see `drawings_of`."""
+    chosen = drawing(name)
     if isinstance(chosen, Measured) or chosen.experiment != source.name:
         shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
-        raise ConfigError(f"figure: {source.figure} of experiment {source.name} {shown}; register one of its own")
+        raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")
     if chosen.axis != source.axis:
         wanted = f"experiment {source.name} varies {source.axis}"
-        raise ConfigError(f"figure: {source.figure} shows {chosen.axis}, and {wanted}; take a figure of that field")
-    values = [field_of(config, source.axis) for config in source.grid(source.scale(scale))]
-    unplaced = [value for value in values if chosen.numeric and not _is_number(value)]
+        raise ConfigError(f"figure: {name} shows {chosen.axis}, and {wanted}; take a figure of that field")
+    if others := source.rows(scale):
+        wanted = f"experiment {source.name} varies {others[0]} too"
+        raise ConfigError(f"figure: {name} shows {chosen.axis} alone, and {wanted}; take a figure of both, or none")
+    unplaced = [value for value in source.values(scale, source.axis) if chosen.numeric and not _is_number(value)]
     if unplaced:
-        raise ConfigError(f"figure: {source.figure} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")
+        raise ConfigError(f"figure: {name} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")
     return chosen
 
 

@@ -38,6 +38,7 @@ FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILI
 SKIP = "not run by the tests"
 TESTED = (
     "A first experiment",
+    "Many runs at once",
     "Clients with little data, and new clients",
     "The same clients elsewhere",
     "Classifiers of the clients' own at the end",
@@ -182,6 +183,12 @@ def test_channel(tmp_path: Path) -> None:
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
 
 
+def test_many_runs_at_once(tmp_path: Path) -> None:
+    (printed,) = follow("Many runs at once", tmp_path)
+    assert "48 runs, 0 of them finished" in printed and "with --jobs 1" in printed
+    assert not (tmp_path / "results").exists()
+
+
 def test_little_data_and_new_clients(tmp_path: Path) -> None:
     follow("Clients with little data, and new clients", tmp_path)
     summary = finished(tmp_path / "runs" / "new", "fedavg", clients=4, rounds=2)
@@ -238,7 +245,8 @@ def test_experiment(tmp_path: Path) -> None:
     (printed,) = follow("An experiment and its figure", tmp_path)
     folder = tmp_path / "results" / "mine-smoke"
     table = pd.read_parquet(folder / "results.parquet")
-    assert list(table["method"]) == ["fedproto", "fedproto", "local", "local"]
+    assert list(table["variant"]) == [v for v in ("fedproto", "FedProto weak", "local") for _ in (0, 10)]
+    assert list(table["method"]) == ["fedproto"] * 4 + ["local"] * 2
     assert set(table["status"]) == {"done"} and table["accuracy"].between(0.1, 1).all()
     assert "SNR 10 dB" in printed and (folder / "results.md").is_file()
     assert (folder / "mine.png").stat().st_size > 1000

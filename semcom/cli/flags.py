@@ -55,14 +55,29 @@ class Early:
 
 @dataclass(frozen=True)
 class SweepFlags:
-    """Train all runs of an experiment, print its table and draw its figure.
+    """Train a grid of runs, print its table and draw its figures.
 
-    EXPERIMENT comes first (see: semcom list experiments).
+    EXPERIMENT comes first (see: semcom list experiments), or FILE.py that declares one. Without it the runs are those
+    of --methods, --set, --vary and --seeds, and --out is needed.
     """
 
     scale: str | None = None
     """Scale, such as smoke (digits, seconds), small (real images, two cores) or paper (the paper's numbers); see:
     semcom list experiments EXPERIMENT (None: the first of these that it has)."""
+    methods: str | None = None
+    """Names of the experiment's methods that run, separated by commas; without an experiment, any methods (None: all of
+    the experiment)."""
+    seeds: str | None = None
+    """Seeds, such as 0..4 or 0,3,7 (None: those of the experiment)."""
+    set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUE")] = ()
+    """A field of all runs, as semcom train names it: train.rounds=20, method.lam=0.1 (repeatable)."""
+    vary: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUES")] = ()
+    """A field that varies: channel.snr_db=-6..18:3, or 0,9,18; joint ones: partition.ways,partition.shots=2:150,3:100
+    (repeatable)."""
+    dry_run: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
+    """Show the runs and an estimate of the time that they take on this machine, and train nothing."""
+    shard: str | None = None
+    """Part of the grid that is carried out, such as 3/16: one job of a batch system's array (None: all of it)."""
     jobs: int = 1
     """Largest number of runs that train at the same time, each in a process of its own."""
     limit_minutes: float | None = None
@@ -70,7 +85,7 @@ class SweepFlags:
     backend: Literal["loky", "ray"] = "loky"
     """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
     out: str | None = None
-    """Folder of the results (None: results/EXPERIMENT-SCALE)."""
+    """Folder of the results, which may hold some of them already (None: results/EXPERIMENT-SCALE)."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None

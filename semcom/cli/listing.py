@@ -186,18 +186,30 @@ def _experiment(name: str, entry: Any) -> list[str]:
     """Return what is compared, how many runs each scale has, and what these cost."""
     facts = {
         "paper": entry.paper,
-        "methods": ", ".join(entry.methods),
+        "methods": ", ".join(map(_variant, entry.compared())),
         "axis": entry.axis,
-        "figure": entry.figure or "none",
+        "figures": ", ".join(entry.figures) or "none",
     }
     lines = [*_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
     for scale in entry.offered():
         base, outline = entry.scales[scale].base, entry.outline(scale)
-        varied = "; ".join(f"{field} {shown(tuple(values))}" for field, values in outline.axes.items())
+        varied = "; ".join(f"{axis.name} {shown(tuple(map(_joint, axis.values)))}" for axis in outline.axes)
         size = f"{outline.runs} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
         cost = "not known" if outline.samples is None else f"{outline.samples:,.0f}"
         lines += hanging(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
     return [*lines, "", *hanging("", COST)]
+
+
+def _variant(entry: Any) -> str:
+    """Return a variant's name; after it its method, where that is called otherwise, and its settings."""
+    own = ", ".join(f"{name} {value}" for name, value in entry.set.items())
+    about = "; ".join(text for text in (entry.method if entry.method != entry.name else "", own) if text)
+    return f"{entry.name} ({about})" if about else entry.name
+
+
+def _joint(values: tuple[Any, ...]) -> str:
+    """Return the values that joint fields take together, as `--vary` takes them."""
+    return ":".join(map(shown, values))
 
 
 def _figure(name: str, entry: Any) -> list[str]:

@@ -23,7 +23,7 @@ from semcom.runs.stop import STATUS, Stopped, stoppable
 
 if TYPE_CHECKING:
     from channels.registry import Registry
-    from semcom.cli.flags import Early
+    from semcom.cli.flags import Early, SweepFlags
 
 LOG = logging.getLogger(__name__)
 USAGE = """\
@@ -33,7 +33,7 @@ Federated learning of semantic communication over noisy channels.
 
 commands:
   train METHOD        train one method and print its result
-  sweep EXPERIMENT    train all runs of an experiment, print its table, draw its figure
+  sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
   figure FIGURE       draw a figure from the results of a sweep
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
@@ -178,31 +178,51 @@ def _from_here(path: Path) -> Path:
 
 
 def sweep(words: list[str]) -> None:
-    """Carry out `semcom sweep EXPERIMENT`."""
-    from experiments.registry import EXPERIMENTS
-    from experiments.sweep import sweep as carry_out
-    from figures.registry import drawing_of
-    from semcom.cli import flags
+    """Carry out `semcom sweep [EXPERIMENT]`."""
+    from experiments.parallel import check_workers
+    from experiments.plan import planned
+    from experiments.registry import experiment
+    from experiments.request import asked
+    from experiments.shard import read_shard
+    from figures.registry import drawings_for
+    from semcom.cli import flags, grids
+    from semcom.runs.plugins import load_plugins
 
     with _request():
         early = flags.read_early(words)
-        name = _known("experiment", early, EXPERIMENTS)
-        wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {name or 'EXPERIMENT'}", early.rest)
-        overrides = {"data.root": wanted.data_root, "device": wanted.device, "plugins": early.plugins or None}
-        drawing = drawing_of(EXPERIMENTS.get(name), wanted.scale)
+        load_plugins(early.plugins)
+        declared = None if early.name is None else experiment(early.name)
+        wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
+        check_workers(wanted.jobs, wanted.backend)
+        shard = None if wanted.shard is None else read_shard(wanted.shard)
+        request = asked(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _logging(early.log_level):
-        chosen = {field: value for field, value in overrides.items() if value is not None}
-        table = carry_out(
-            name,
-            scale=wanted.scale,
-            jobs=wanted.jobs,
-            backend=wanted.backend,
-            out=wanted.out,
-            overrides=chosen,
-            limit_minutes=wanted.limit_minutes,
-        )
+        with _request():
+            plan = planned(early.name, wanted.scale, request, early.plugins, wanted.out)
+            drawings = drawings_for(declared, plan.experiment, plan.scale)
+        if wanted.dry_run:
+            _dry_run(plan, shard, wanted.jobs)
+        else:
+            _execute(plan, shard, wanted, drawings)
+
+
+def _dry_run(plan: Any, shard: Any, jobs: int) -> None:
+    """Print the runs of a planned sweep and what they will take."""
+    from experiments.estimate import dry_run
+
+    print(dry_run(plan, shard, jobs))
+
+
+def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any]) -> None:
+    """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
+    from experiments.sweep import execute
+
+    limit = wanted.limit_minutes
+    table = execute(plan, shard, jobs=wanted.jobs, backend=wanted.backend, limit_minutes=limit)
+    if table is not None:
         print(f"table: {table}")
-        _draw(drawing.name if drawing else None, results=table, out=table.parent)
+        for drawing in drawings:
+            _draw(drawing.name, results=table, out=table.parent)
 
 
 def split(words: list[str]) -> None:
@@ -233,11 +253,11 @@ def figure(words: list[str]) -> None:
         _draw(name, results=wanted.results, out=wanted.out)
 
 
-def _draw(name: str | None, results: Path | str | None, out: Path | str | None) -> None:
-    """Render a figure, if there is one, and print where it lies."""
+def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None:
+    """Render a figure, and print where it lies."""
     from figures import render
 
-    for path in render(name, results=results, out=out) if name else ():
+    for path in render(name, results=results, out=out):
         print(f"figure: {path}")
 
 

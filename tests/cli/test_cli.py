@@ -459,13 +459,12 @@ def test_sweep_draws_the_figure_of_its_table(
 
     calls: list[Any] = []
     table = Path("results/results.parquet")
-    monkeypatch.setattr("experiments.sweep.sweep", lambda *args, **named: calls.append((args, named)) or table)
+    monkeypatch.setattr("experiments.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table)
     monkeypatch.setattr(figures, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0
-    chosen = {"scale": "smoke", "jobs": 2, "backend": "loky", "out": "results", "overrides": {"data.root": "DIR"}}
-    chosen["limit_minutes"] = 30.0
-    assert calls == [(("demo",), chosen), (("demo",), {"results": table, "out": table.parent})]
+    chosen = {"jobs": 2, "backend": "loky", "limit_minutes": 30.0}
+    assert calls == [((None,), chosen), (("demo",), {"results": table, "out": table.parent})]
     assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
 
 

@@ -31,8 +31,8 @@ def train(config):
 grid = Grid(RunConfig(clients=2, train=TrainConfig(rounds=1)), {{"{axis}": {values}}})
 EXPERIMENTS.register("mine")(
     Experiment(
-        name="mine", title="t", paper="none", methods=("{method}",), scales={{{scales}}},
-        axis="{axis}", figure={figure!r}, train=train,
+        name="mine", title="t", paper="none", variants=("{method}",), scales={{{scales}}},
+        axis="{axis}", figures=({figure!r},), train=train,
     )
 )
 FIGURES.register("mine")(accuracy_snr("mine"))

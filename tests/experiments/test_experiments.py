@@ -7,7 +7,8 @@ import itertools
 
 import pytest
 
-from experiments.base import SCALES, Experiment, Grid, field_of, set_fields
+from experiments.base import SCALES, Experiment, Grid
+from experiments.fields import field_of, set_fields
 from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
@@ -60,34 +61,10 @@ def test_every_declaration_is_sound(name: str) -> None:
         assert len({run_hash(c) for c in configs}) == len(configs)
 
 
-def test_overrides_set_fields_and_replace_varied_values() -> None:
-    configs = experiment("demo").grid(
-        "smoke", {"train.rounds": 2, "channel.snr_db": (3.0, 6.0), "method": "fedavg", "seed": 7}
-    )
-    assert [(c.method, c.channel.snr_db, c.seed, c.train.rounds) for c in configs] == [
-        ("fedavg", 3.0, 7, 2),
-        ("fedavg", 6.0, 7, 2),
-    ]
-
-
 def test_set_fields_merges_hyperparameters() -> None:
     config = set_fields(set_fields(RunConfig(), {"hyper.lam": 0.1}), {"hyper.warmup": 2, "data.root": "images"})
     assert config.hyper == {"lam": 0.1, "warmup": 2}
     assert config.data.root == "images"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"train.round": 5}, r"^train.round: no such field; known are rounds, "),
-        ({"trian.rounds": 5}, r"^trian.rounds: no such field; known are method, "),
-        ({"seed.x": 5}, r"^seed.x: no such field"),
-        ({"method": "fedprox"}, r"^method: demo has no method 'fedprox'; its methods are fedcl, fedproto, fedavg$"),
-    ],
-)
-def test_wrong_overrides_are_named(overrides: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        experiment("demo").grid("smoke", overrides)
 
 
 def test_unknown_names_list_the_known() -> None:
@@ -114,18 +91,6 @@ def test_scales_of_other_names_come_after_the_known_ones() -> None:
     assert Experiment("x", "", "", ("fedcl",), {"mine": grid, "a": grid}).scale() == "mine"
     with pytest.raises(ConfigError, match=r"^scales: x has none; "):
         Experiment("x", "", "", ("fedcl",)).scale()
-
-
-def test_axes_are_tuples_of_values() -> None:
-    grid = Grid(RunConfig(), {"seed": range(2), "hyper.mu": [0.1]})  # type: ignore[dict-item]
-    entry = dataclasses.replace(EXPERIMENTS.get("demo"), methods=("fedprox",), scales={"smoke": grid})
-    assert entry.axes("smoke") == {"method": ("fedprox",), "seed": (0, 1), "hyper.mu": (0.1,)}
-    assert len(entry.grid("smoke", {"hyper.mu": 0.2})) == 2
-    with pytest.raises(ConfigError, match="^seed: it has no value; give one, or a tuple of them$"):
-        entry.grid("smoke", {"seed": ()})
-    nothing = dataclasses.replace(entry, scales={"smoke": Grid(RunConfig(), None)})  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="^vary: demo has None; give a table from fields to tuples of values$"):
-        nothing.axes("smoke")
 
 
 def test_fields_are_found_by_their_dotted_names() -> None:

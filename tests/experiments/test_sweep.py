@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import os
 import re
-import shlex
 import signal
 import sys
 import time
@@ -20,13 +19,16 @@ import pytest
 
 import semcom
 from experiments import parallel
-from experiments.base import Experiment, Grid, set_fields
+from experiments.base import Experiment, Grid
 from experiments.cost import work
+from experiments.fields import set_fields
 from experiments.parallel import carry_out
+from experiments.plan import planned
 from experiments.progress import describe
 from experiments.registry import EXPERIMENTS, experiment
+from experiments.request import asked
 from experiments.results import read_table
-from experiments.sweep import check_data, command, plan, sweep
+from experiments.sweep import check_data, sweep
 from semcom.config import ChannelConfig, ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.runs import limits
@@ -137,7 +139,7 @@ def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
         text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
         write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
 
-    runs = plan(experiment("demo"), "smoke", tmp_path, {"channel.snr_db": 0.0})
+    runs = planned("demo", request=asked(set={"channel.snr_db": 0.0}), out=tmp_path).runs
     assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
@@ -169,7 +171,7 @@ def test_training_without_summary_and_unreadable_summary_are_failures(tmp_path: 
             fake_run(config)
 
     with pytest.raises(RunError, match="^2 of 3 runs failed"):
-        sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"})
+        sweep("demo", out=tmp_path, train=run, methods="fedcl")
     errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
     assert "summary.json is damaged" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
 
@@ -194,7 +196,7 @@ def test_wrong_configuration_stops_before_any_run(
         ({"jobs": 0}, "^jobs: 0 is not a whole number of at least 1$"),
         ({"backend": "dask"}, "^backend: 'dask' is unknown: known are loky, ray$"),
         ({"scale": "paper"}, "^scale: demo has no scale 'paper'; it has smoke$"),
-        ({"overrides": {"seed": (1, 1)}}, "^demo: two runs have the same configuration: fedcl, shots, awgn 0.0 dB, "),
+        ({"seeds": (1, 1)}, "^demo: two runs have the same configuration: fedcl, shots, awgn 0.0 dB, "),
     ],
 )
 def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:
@@ -213,7 +215,7 @@ def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pyt
 
 
 def test_longest_runs_come_first(tmp_path: Path) -> None:
-    runs = plan(experiment("demo"), "smoke", tmp_path, {"train.rounds": 3})
+    runs = planned("demo", request=asked(set={"train.rounds": 3}), out=tmp_path).runs
     assert [run_hash(c) for c in runs.values()] == list(runs)
     # 20 clients x 3 ways x 15 shots x 3 rounds
     assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
@@ -230,17 +232,6 @@ def test_a_run_is_described_by_what_matters_to_it() -> None:
     assert describe(config) == f"local, shots, none, seed 0, {run_hash(config)}"
 
 
-def test_command_leaves_out_what_holds_for_one_machine() -> None:
-    place = {"data.root": "images", "device": "cpu", "chunk": 5}
-    assert command("demo", "smoke", place) == "semcom sweep demo --scale smoke"
-    plugins = {"plugins": ("own.py", "other")}
-    assert command("demo", "smoke", place | plugins) == "semcom sweep demo --scale smoke --plugin own.py --plugin other"
-    python, flag, code = shlex.split(command("demo", "smoke", place | {"hyper.lam": 0.1, "seed": (0, 1)}))
-    assert (python, flag) == ("python", "-c")
-    call = "sweep('demo', scale='smoke', overrides={'hyper.lam': 0.1, 'seed': (0, 1)})"
-    assert code == f"from experiments.sweep import sweep; {call}"
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -255,7 +246,7 @@ def test_data_that_cannot_be_had_stops_before_any_run(
 ) -> None:
     monkeypatch.setattr("experiments.sweep.check_data", check_data)  # the real one
     with pytest.raises(ConfigError, match=message):
-        sweep("demo", out=tmp_path / "r", train=fake_run, overrides=overrides)
+        sweep("demo", out=tmp_path / "r", train=fake_run, set=overrides)
     assert not (tmp_path / "r").exists()
 
 
@@ -263,7 +254,7 @@ def mixed(name: str = "mixed", **fields: object) -> Experiment:
     """An experiment over the SNR, registered for one test."""
     base = experiment("demo").scales["smoke"].base
     grid = Grid(base, {"channel.snr_db": (9.0,), "seed": (0,)})
-    plain = {"name": name, "title": "", "paper": "none", "methods": ("fedavg",), "scales": {"smoke": grid}}
+    plain = {"name": name, "title": "", "paper": "none", "variants": ("fedavg",), "scales": {"smoke": grid}}
     return Experiment(**(plain | fields))  # type: ignore[arg-type]
 
 
@@ -298,10 +289,10 @@ def test_a_folder_belongs_to_one_sweep(
         raise AssertionError("trained")
 
     with pytest.raises(ConfigError) as error:
-        sweep(name, scale=scale, out=tmp_path, overrides=overrides, train=never)
+        sweep(name, scale=scale, out=tmp_path, set=overrides, train=never)
     assert str(error.value) == f"out: {tmp_path} holds another sweep ({HELD}); give another folder"
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    sweep("demo", out=tmp_path, train=never, overrides={"device": "cpu"})  # the same sweep: nothing is left to do
+    sweep("demo", out=tmp_path, train=never, set={"device": "cpu"})  # the same sweep: nothing is left to do
 
 
 def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: Run) -> None:
@@ -316,8 +307,8 @@ def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: R
 
 def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -> None:
     overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
-    sweep("demo", out=tmp_path, train=fake_run, overrides=overrides)
-    sweep("demo", out=tmp_path, train=fake_run, overrides=dict(reversed(overrides.items())))
+    sweep("demo", out=tmp_path, train=fake_run, set=overrides)
+    sweep("demo", out=tmp_path, train=fake_run, set=dict(reversed(overrides.items())))
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
 
 
@@ -345,13 +336,20 @@ def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"methods": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"variants": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
         ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
         ({"vary": {"channel.snr_db": 9.0}}, "^channel.snr_db: mixed varies it over 9.0; give a tuple of values"),
         ({"vary": {"channel.snr_db": ()}}, r"^channel.snr_db: mixed varies it over \(\); give a tuple of values"),
-        ({"methods": ()}, r"^method: mixed varies it over \(\); give a tuple of values"),
+        ({"variants": ()}, r"^variants: mixed has \(\); give a tuple of methods' names or Variants$"),
+        ({"variants": "fedavg"}, "^variants: mixed has 'fedavg'; give a tuple of methods' names or Variants$"),
+        ({"variants": ("fedavg", "fedavg")}, "^variants: 'fedavg' is no name of its own, without commas, in mixed$"),
         ({"axis": "channel"}, "^axis: 'channel' is no column of the table"),
-        ({"vary": {"partition.ways": (2, 3)}}, "^partition.ways: the table of mixed has channel.snr_db alone"),
+        ({"vary": {"method": ("fedavg",)}}, "^method: the methods of a grid are its variants"),
+        (
+            {"vary": {("channel.snr_db", "clients"): ((9.0, 20),)}},
+            "^channel.snr_db: two axes of mixed vary it; give one$",
+        ),
+        ({"vary": {("clients", "seed"): ((9, 20, 1),)}}, r"^clients, seed: \(9, 20, 1\) is no tuple of 2 values, one "),
         ({"scales": {}}, r"^scales: mixed has none; declare one, such as scales=\{'smoke': Grid\(...\)\}$"),
     ],
 )
@@ -455,7 +453,7 @@ def test_a_run_that_takes_too_long_is_stopped(tmp_path: Path, fake_run: Run) -> 
 
     begun = time.monotonic()
     with pytest.raises(RunError, match="^1 of 3 runs failed"):
-        sweep("demo", out=tmp_path, train=run, overrides={"method": "fedcl"}, limit_minutes=0.01)
+        sweep("demo", out=tmp_path, train=run, methods="fedcl", limit_minutes=0.01)
     assert time.monotonic() - begun < 10
     errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
     assert errors[9.0] == "TimeUp: stopped after 0.01 minutes"

@@ -16,7 +16,7 @@ AXIS = "channel.snr_db"
 
 
 def frame(*rows: tuple[str, float, float | None, float]) -> pd.DataFrame:
-    names = ("method", AXIS, "accuracy", "accuracy_std")
+    names = ("variant", AXIS, "accuracy", "accuracy_std")
     cells = pd.DataFrame(rows, columns=list(names))
     return cells.assign(status=["failed" if a is None else "done" for a in cells["accuracy"].replace({math.nan: None})])
 
@@ -82,7 +82,15 @@ def test_unreadable_tables_are_one_line(tmp_path: Path) -> None:
 
 def runs(**fields: object) -> pd.DataFrame:
     """Two runs of one method at one SNR, with seeds 0 and 1."""
-    plain = {"method": "a", AXIS: 9.0, "status": "done", "accuracy": 0.5, "accuracy_std": 0.1, "seed": [0, 1]}
+    plain = {
+        "variant": "a",
+        "method": "a",
+        AXIS: 9.0,
+        "status": "done",
+        "accuracy": 0.5,
+        "accuracy_std": 0.1,
+        "seed": [0, 1],
+    }
     return pd.DataFrame(plain | fields)
 
 
@@ -102,7 +110,7 @@ def test_runs_that_differ_in_a_field_are_not_averaged(name: str, values: list[ob
         aggregate(runs(**{name: values}), AXIS)
     wanted = "would be averaged as seeds; give one value of it"
     assert str(error.value) == f"{name}: {shown} for a at channel.snr_db 9 {wanted}"
-    ones = aggregate(runs(**{name: values, "method": ["a", "b"]}), AXIS)  # methods may differ in anything
+    ones = aggregate(runs(**{name: values, "variant": ["a", "b"]}), AXIS)  # variants may differ in anything
     assert ones["seeds"].tolist() == [1, 1]
     if name != "data.name":
         assert aggregate(runs(**{name: values}), name)["seeds"].tolist() == [1, 1]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.registry import experiment
+from experiments.request import altered, asked
 from experiments.results import TABLE, row, table, write_table
 
 ACCURACY = {"fedcl": 0.6712345678901234, "fedproto": 0.65, "fedavg": 0.37}
@@ -23,7 +24,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
     ) -> Path:
         origin = {"experiment": name, "scale": scale, "command": f"semcom sweep {name} --scale {scale}"}
         rows = []
-        for config in experiment(name).grid(scale, {"seed": seeds}):
+        for config in altered(experiment(name), scale, asked(seeds=seeds)).grid(scale):
             accuracy = ACCURACY[config.method] + GAIN[float(config.channel.snr_db)] + config.seed / 50
             found = {
                 "accuracy": accuracy,
@@ -32,7 +33,14 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
                 "commit": "abc1234",
             }
             failed = config.method == failing
-            rows.append(row(config, origin, None if failed else found, "RunError: no" if failed else None))
+            rows.append(
+                row(
+                    config,
+                    {**origin, "variant": config.method},
+                    None if failed else found,
+                    "RunError: no" if failed else None,
+                )
+            )
         write_table(table(rows), tmp_path / "sweep" / TABLE)
         return tmp_path / "sweep"
 

@@ -15,19 +15,19 @@ METHODS = {"local": (0.8, 0.6), "fedavg": (0.3, 0.4), "fedper": (0.9, 0.7)}
 def frame(seeds: tuple[int, ...] = (0,)) -> pd.DataFrame:
     """The table of a sweep; seed s adds s points. One run failed."""
     rows = [
-        {"method": method, KIND: kind, "seed": s, "status": "done", "accuracy": a + s / 100, "accuracy_std": 0.1}
+        {"variant": method, KIND: kind, "seed": s, "status": "done", "accuracy": a + s / 100, "accuracy_std": 0.1}
         for method, pair in METHODS.items()
         for kind, a in zip(("pathological", "dirichlet"), pair, strict=True)
         for s in seeds
     ]
-    failed = {"method": "moon", KIND: "dirichlet", "seed": 0, "status": "failed"}
+    failed = {"variant": "moon", KIND: "dirichlet", "seed": 0, "status": "failed"}
     return pd.DataFrame([*rows, failed])
 
 
 def test_the_best_method_is_on_top_and_failed_ones_are_missing() -> None:
     cells = numbers(frame())
-    assert list(cells.drop_duplicates("method").sort_values("place")["method"]) == ["fedavg", "local", "fedper"]
-    assert set(cells["method"]) == set(METHODS) and list(cells[KIND].unique()) == ["pathological", "dirichlet"]
+    assert list(cells.drop_duplicates("variant").sort_values("place")["variant"]) == ["fedavg", "local", "fedper"]
+    assert set(cells["variant"]) == set(METHODS) and list(cells[KIND].unique()) == ["pathological", "dirichlet"]
 
 
 def test_marks_and_bars_show_the_numbers() -> None:

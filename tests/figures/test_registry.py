@@ -10,7 +10,7 @@ import pytest
 from experiments.base import Experiment, Grid
 from experiments.registry import EXPERIMENTS
 from figures.accuracy_snr import accuracy_snr
-from figures.registry import FIGURES, drawing_of
+from figures.registry import FIGURES, drawings_of
 from semcom.config import ChannelConfig, ConfigError, RunConfig
 
 
@@ -18,14 +18,14 @@ def source(
     figure: str | None, name: str = "mine", axis: str = "channel.snr_db", values: tuple[Any, ...] = (9.0,)
 ) -> Experiment:
     scales = {"smoke": Grid(RunConfig(), {axis: values}), "other": Grid(RunConfig(), {axis: ("0:18",)})}
-    return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figure=figure)
+    return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figures=(figure,) if figure else ())
 
 
 def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
     for name in EXPERIMENTS.names():
-        found = drawing_of(EXPERIMENTS.get(name))
-        assert found is None or (found.experiment, found.axis) == (name, EXPERIMENTS.get(name).axis)
-    assert drawing_of(source(None)) is None
+        for found in drawings_of(EXPERIMENTS.get(name)):
+            assert (found.experiment, found.axis) == (name, EXPERIMENTS.get(name).axis)
+    assert drawings_of(source(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_figure_of_something_else_is_refused(
 ) -> None:
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
     with pytest.raises(ConfigError) as error:
-        drawing_of(entry)
+        drawings_of(entry)
     assert str(error.value).startswith(message)
 
 
@@ -55,7 +55,7 @@ def test_an_axis_is_checked_before_its_values(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
     for values in (9.0, "0:18", ()):
         with pytest.raises(ConfigError, match="^channel.snr_db: mine varies it over .*; give a tuple of values$"):
-            drawing_of(source("mine", values=values))  # type: ignore[arg-type]
+            drawings_of(source("mine", values=values))  # type: ignore[arg-type]
 
 
 def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,11 +63,11 @@ def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.Monke
     base = RunConfig(channel=ChannelConfig(snr_db="0:18"))
     fixed = dataclasses.replace(source("mine"), scales={"smoke": Grid(base, {})})
     with pytest.raises(ConfigError, match="^figure: mine cannot place channel.snr_db '0:18'; give finite numbers$"):
-        drawing_of(fixed)
+        drawings_of(fixed)
 
 
 def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
-    assert drawing_of(source("mine", values=(9, 12.0, "15"))) is FIGURES.get("mine")
+    assert drawings_of(source("mine", values=(9, 12.0, "15"))) == [FIGURES.get("mine")]
     with pytest.raises(ConfigError, match="cannot place channel.snr_db '0:18'"):
-        drawing_of(source("mine"), "other")
+        drawings_of(source("mine"), "other")

@@ -35,7 +35,7 @@ def test_csv_equals_the_stored_numbers(stored: Stored, tmp_path: Path) -> None:
     with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     frame = read_table(stored())
-    assert [line["method"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
+    assert [line["variant"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
     for column, source in ((SNR, SNR), ("accuracy", "accuracy"), ("std_over_clients", "accuracy_std")):
         assert [float(line[column]) for line in lines] == frame[source].tolist()  # to the last bit
     assert {(line["std_over_seeds"], line["seeds"]) for line in lines} == {("", "1")}
@@ -78,7 +78,7 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
     assert percent == "50"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
     for container, method in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
-        line = cells[cells["method"] == method]
+        line = cells[cells["variant"] == method]
         np.testing.assert_array_equal(container[0].get_xydata(), line[["channel.snr_db", "accuracy"]])
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
         # seeds 0 and 1 differ by 1/50: their deviation with n - 1 is 0.02 / sqrt(2), up and down
@@ -116,7 +116,7 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
 def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
     page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
     assert "3 of 9 runs failed and are missing." in page and "| fedavg | failed | failed | failed |" in page
-    assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["method"]) == {"fedcl", "fedproto"}
+    assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["variant"]) == {"fedcl", "fedproto"}
 
 
 def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,186 @@
+"""Values of fields as `semcom sweep` spells them: ranges, lists and values of joint fields, read and written.
+
+    --set train.rounds=20    --vary channel.snr_db=-6..18:3    --vary partition.ways,partition.shots=2:150,3:100
+
+What cannot be spelled like that (a value with a comma in it, a list) is a JSON list:
+
+    --vary 'train.lr=[[0.1,0.2],[0.3]]'
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from semcom.config import ConfigError
+
+Fields = tuple[str, ...]
+Values = tuple[tuple[Any, ...], ...]
+"""The values of an axis: for each of them a tuple, with an entry per field."""
+Typed = Callable[[str, str], Any]
+"""Function from a dotted field and a word to the value that the word spells. Raises ConfigError for a wrong one."""
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")
+_PLAIN = re.compile(r"[\w./+~-]+")
+MOST = 10_000
+"""Values of the longest range."""
+
+
+def field_name(word: str) -> str:
+    """Return the dotted name of a field from the name of its flag: `method.lam` -> `hyper.lam`."""
+    name = word.strip().removeprefix("--").replace("-", "_")
+    return "finish.kind" if name == "finish" else re.sub(r"^method\.", "hyper.", name)
+
+
+def flag_name(field: str) -> str:
+    """Return the name of a field as `--set` and `--vary` take it: `hyper.lam` -> `method.lam`."""
+    return re.sub(r"^hyper\.", "method.", field)
+
+
+def number(value: float) -> str:
+    """Return a number without needless decimals, and without loss: 9.0 -> "9", 0.1 -> "0.1"."""
+    short = f"{value:g}"
+    return short if isinstance(value, float) and float(short) == value else str(value)
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_set(text: str, typed: Typed) -> tuple[str, Any]:
+    """Return the field and the value of `--set FIELD=VALUE`. Raises ConfigError."""
+    names, given = _sides(text, "set", "train.rounds=20")
+    field = field_name(names)
+    return field, typed(field, given)
+
+
+def read_vary(text: str, typed: Typed) -> tuple[Fields, Values]:
+    """Return the fields and the values of `--vary FIELDS=VALUES`.
+
+    Raises:
+        ConfigError: it is spelled wrongly, or a value is none of its field.
+    """
+    names, given = _sides(text, "vary", "channel.snr_db=-6..18:3")
+    fields = tuple(field_name(name) for name in names.split(","))
+    if given.startswith("["):
+        return fields, _listed(given, len(fields), names)
+    if len(fields) == 1:
+        return fields, tuple((typed(fields[0], word),) for word in several(given, names))
+    return fields, tuple(_joint(word, fields, typed) for word in given.split(","))
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds of `--seeds 0..4` or `--seeds 0,3,7`. Raises ConfigError."""
+    words = several(text, "seeds")
+    wrong = [word for word in words if not re.fullmatch(r"\+?\d+", word)]
+    if wrong:
+        raise ConfigError(f"seeds: {wrong[0]!r} is not a whole number of at least 0; write 0..4 or 0,3,7")
+    return tuple(map(int, words))
+
+
+def several(text: str, name: str) -> list[str]:
+    """Return the words of a comma list, in which ranges FIRST..LAST[:STEP] stand for their numbers.
+
+    Steps are exact: those of 0..1:0.1 are 0.1, 0.2, 0.3. LAST is among them where the steps meet it.
+
+    Raises:
+        ConfigError: a word is empty, or a range has no number or more than `MOST`.
+    """
+    words: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            raise ConfigError(f"{name}: {text!r} has an empty value; write values with commas between them")
+        ends = _RANGE.fullmatch(part)
+        words += _numbers(part, name, *ends.groups(default="1")) if ends else [part]
+    return words
+
+
+def _numbers(text: str, name: str, first: str, last: str, step: str) -> list[str]:
+    """Return the numbers of a range as words."""
+    start, stop, by = Decimal(first), Decimal(last), Decimal(step)
+    count = int((stop - start) / by) + 1 if by and (stop - start) / by >= 0 else 0
+    if not 0 < count <= MOST:
+        wanted = f"write FIRST..LAST or FIRST..LAST:STEP, with 1 to {MOST} numbers"
+        raise ConfigError(f"{name}: {text!r} has {count or 'no'} numbers; {wanted}")
+    return [format(start + i * by, "f") for i in range(count)]
+
+
+def _sides(text: str, flag: str, example: str) -> tuple[str, str]:
+    """Return what stands on both sides of the first equals sign."""
+    names, equals, given = text.partition("=")
+    if not equals or not names.strip():
+        raise ConfigError(f"{flag}: {text!r} is not FIELD=VALUE; write for example --{flag} {example}")
+    return names, given
+
+
+def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
+    """Return one value of joint fields, spelled with colons between its parts."""
+    parts = word.split(":")
+    if len(parts) != len(fields):
+        wanted = ":".join(flag_name(field).rpartition(".")[2].upper() for field in fields)
+        raise ConfigError(f"vary: {word!r} has {len(parts)} values for {len(fields)} fields; write {wanted}")
+    return tuple(typed(field, part) for field, part in zip(fields, parts, strict=True))
+
+
+def _listed(text: str, count: int, names: str) -> Values:
+    """Return the values of a JSON list; those of joint fields are lists themselves."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"vary: {names}={text!r} is no JSON list ({error})") from None
+    rows = [(value,) for value in found] if count == 1 else found
+    if not all(isinstance(row, list | tuple) and len(row) == count for row in rows):
+        raise ConfigError(f"vary: {names} takes a JSON list of lists with {count} values each, not {text!r}")
+    return tuple(tuple(row) for row in rows)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def spelled_set(field: str, value: Any) -> str:
+    """Return what `read_set` reads; several values of one field stand with spaces between them."""
+    parts = value if isinstance(value, tuple | list) else (value,)
+    return f"{flag_name(field)}={' '.join(map(_word, parts))}"
+
+
+def spelled_vary(fields: Fields, values: Values) -> str:
+    """Return what `read_vary` reads: as ranges and lists, or as JSON where these cannot hold a value."""
+    flat = [value for row in values for value in row]
+    if not all(map(_is_plain, flat)):
+        text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
+    elif len(fields) == 1:
+        text = spelled(flat)
+    else:
+        text = ",".join(":".join(map(_word, row)) for row in values)
+    return f"{','.join(map(flag_name, fields))}={text}"
+
+
+def spelled(values: Sequence[Any]) -> str:
+    """Return a list of plain values as words with commas between them; three or more even steps are a range."""
+    if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
+        return ",".join(map(_word, values))
+    exact = [Decimal(number(value)) for value in values]
+    step = exact[1] - exact[0]
+    if not step or any(exact[0] + i * step != value for i, value in enumerate(exact)):
+        return ",".join(map(_word, values))
+    return f"{exact[0]:f}..{exact[-1]:f}" + ("" if step == 1 else f":{step:f}")
+
+
+def _word(value: Any) -> str:
+    return number(value) if _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is read back from its word as it is: a text must not look like another type."""
+    if not isinstance(value, str):
+        return value is None or isinstance(value, int | float)
+    looks = re.fullmatch(_NUMBER, value) or _RANGE.fullmatch(value) or value in ("None", "True", "False", "inf", "nan")
+    return _PLAIN.fullmatch(value) is not None and not looks

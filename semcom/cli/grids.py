@@ -1,0 +1,127 @@
+"""What `semcom sweep` asks of a grid: its flags as values, typed and checked as those of `semcom train`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from semcom.cli import flags
+from semcom.cli.flags import SweepFlags
+from semcom.config import ConfigError, RunConfig
+from semcom.config.options import not_taken, spelled
+from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, with_options
+
+
+def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
+    """Return what the flags ask beyond the declaration of an experiment, as `experiments.request.asked` takes it.
+
+    Args:
+        wanted: the flags.
+        methods: those that the experiment compares.
+        base: the configuration that its runs share.
+
+    Raises:
+        ConfigError: a flag that is spelled wrongly, a field that is not there, a value that is none of it.
+    """
+    from experiments.words import read_seeds, read_set, read_vary, several
+
+    names = None if wanted.methods is None else several(wanted.methods, "methods")
+    typed = Typed(methods or names or (), base)
+    settings = [read_set(text, typed) for text in wanted.set]
+    settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
+    _check_once("set", [name for name, _ in settings])
+    axes = [read_vary(text, typed) for text in wanted.vary]
+    _check_once("vary", [name for fields, _ in axes for name in fields])
+    vary = {f if len(f) > 1 else f[0]: [v if len(f) > 1 else v[0] for v in values] for f, values in axes}
+    seeds = None if wanted.seeds is None else read_seeds(wanted.seeds)
+    return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary}
+
+
+def in_use(declared: Any, scale: str | None) -> tuple[list[str], RunConfig]:
+    """Return the methods that an experiment compares and the configuration that its runs share; None: no experiment."""
+    if declared is None:
+        return [], RunConfig()
+    return [variant.method for variant in declared.compared()], declared.scales[declared.scale(scale)].base
+
+
+def _check_once(flag: str, names: Sequence[str]) -> None:
+    """Raise ConfigError for a field that a flag is given for twice."""
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"{flag}: {twice[0]} is given twice; give it once")
+
+
+class Typed:
+    """Reads words as values of fields. A field that only some owners have is typed by the first that has it.
+
+    Args:
+        methods: those whose hyperparameters come first.
+        base: the configuration whose dataset, partition and link come first.
+    """
+
+    def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
+        known = [name for name in methods if name in REGISTRIES["method"]]  # others are refused with their runs
+        self._first = {"method": known, **{section: [owner(base, section)] for section in KINDS}}
+
+    def __call__(self, field: str, word: str) -> Any:
+        """Return the value that a word spells; several values of a field have spaces between them.
+
+        Raises:
+            ConfigError: there is no such field, or the word is none of its values.
+        """
+        from experiments.fields import check_field
+
+        check_field(field)
+        part = self._part(field)
+        if part is None:
+            raise self._no_field(field, word)
+        section, _, rest = field.rpartition(".")
+        hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
+        return _read(section, rest, hint, default, word)
+
+    def _part(self, field: str) -> Any:
+        """Return an instance of the dataclass that a field belongs to; None where there is none."""
+        section, _, rest = field.rpartition(".")
+        part = getattr(RunConfig(), section, None) if section else RunConfig()
+        if section != "hyper" and hasattr(part, rest):
+            return part
+        return next((cls() for _, cls in self._owners(section) if rest in cls.__dataclass_fields__), None)
+
+    def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
+        """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
+        name = "method" if section == "hyper" else section
+        if name in REGISTRIES:
+            for one in dict.fromkeys((*self._first[name], *REGISTRIES[name].names())):
+                yield one, options_class(name, one)
+
+    def _no_field(self, field: str, word: str) -> ConfigError:
+        """Return the error about a field that is not there, with the nearest one."""
+        section, _, rest = field.rpartition(".")
+        for name, cls in self._owners(section) if section == "hyper" else ():
+            return ConfigError(not_taken("method", rest, name, cls))
+        config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl")))
+        try:
+            flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
+        except ConfigError as error:
+            return ConfigError(re.sub(r"--(?=[a-z])", "", str(error)).replace("no such flag", "no such field"))
+        return ConfigError(f"{field}: no such field")
+
+
+def _read(section: str, name: str, hint: Any, default: Any, word: str) -> Any:
+    """Return the value of a word by tyro, from a command line that knows this one field alone."""
+    flag = ".".join(spelled(part) for part in (section.replace("hyper", "method"), name) if part)
+    if hint is bool:
+        if word not in ("True", "False"):
+            raise ConfigError(f"{flag}: {word!r} is not True or False")
+        return word == "True"
+    held = dataclasses.field(default_factory=lambda: default)
+    alone = dataclasses.make_dataclass("Alone", [(name, hint, held)], frozen=True)()
+    if section:
+        inside = dataclasses.field(default_factory=lambda: alone)
+        alone = dataclasses.make_dataclass("Section", [(section, type(alone), inside)], frozen=True)()
+    words = [f"--{flag}", *word.split()] if "tuple" in str(hint) else [f"--{flag}={word}"]
+    parsed = flags.parse(alone, "semcom sweep", words, {})
+    return getattr(getattr(parsed, section) if section else parsed, name)
