@@ -5,9 +5,13 @@ One place averages runs: it takes those that differ in nothing but the seed, and
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import pandas as pd
 
 from experiments.results import configuration
+from experiments.statistics import t_interval
 from semcom.config import ConfigError
 
 UNITS = {"channel.snr_db": ("SNR", " dB")}
@@ -56,18 +60,53 @@ def check_seeds_alone(frame: pd.DataFrame, axis: str, lines: str = "method") -> 
     """
     if axis not in frame:
         raise ConfigError(f"axis: {axis!r} is no column of the table; give a field of the runs, such as channel.snr_db")
-    hidden = [name for name in configuration(frame) if name not in (lines, axis, "seed")]
+    check_cells(frame, [lines, axis])
+
+
+def check_cells(frame: pd.DataFrame, by: Sequence[str]) -> None:
+    """Check that runs with the same values of the columns `by` differ in their seeds alone, each of which occurs once.
+
+    Raises:
+        ConfigError: they differ in another field (the error names it and its values), or have the same seed.
+    """
+    hidden = [name for name in configuration(frame) if name not in (*by, "seed")]
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
-    for (line, value), cell in frame.groupby([lines, axis], sort=False, dropna=False):
-        where = f"for {line} at {axis} {_label(value)}"
+    for (line, *values), cell in frame.groupby(list(by), sort=False, dropna=False):
+        at = ", ".join(f"{name} {label(value)}" for name, value in zip(by[1:], values, strict=True))
+        where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
-                shown = " and ".join(map(_label, found))
+                shown = " and ".join(map(label, found))
                 raise ConfigError(f"{name}: {shown} {where} would be averaged as seeds; give one value of it")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
+
+
+def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+    """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
+
+    Args:
+        frame: a row per finished run.
+        by: the columns that tell apart what is not averaged, that of the lines first.
+        value: the column that is averaged; empty cells do not count.
+
+    Returns:
+        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (what it is over,
+        in words), in the order of their first appearance.
+
+    Raises:
+        ConfigError: as `check_cells`.
+    """
+    check_cells(frame, by)
+    rows = []
+    for key, cell in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
+        found, n = t_interval(cell[value]), len(cell)
+        words = f"95 % t interval over {n} seeds" if n > 1 else "none: one seed"
+        words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
+        rows.append((*key, found.mean, found.low, found.high, n, words))
+    return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "n", "interval"])
 
 
 def _sorted(cells: pd.DataFrame, axis: str, lines: str) -> pd.DataFrame:
@@ -117,10 +156,10 @@ def _grid(cells: pd.DataFrame, axis: str) -> pd.DataFrame:
     values = cells[axis].drop_duplicates().sort_values(key=_as_number, kind="stable")
     seeds = over_seeds(cells)
     texts = [_cell(cell, seeds) for _, cell in cells.iterrows()]
-    labels = cells[axis].map(_label, na_action=None)
+    labels = cells[axis].map(label, na_action=None)
     wide = pd.DataFrame({"method": cells["method"], "value": labels, "text": texts})
     wide = wide.pivot(index="method", columns="value", values="text").fillna("")
-    wide = wide.loc[cells["method"].unique(), [_label(value) for value in values]]
+    wide = wide.loc[cells["method"].unique(), [label(value) for value in values]]
     wide.columns = pd.Index([f"{name} {label}{unit}" for label in wide.columns], name="method")
     return wide.rename_axis(index=None)
 
@@ -129,7 +168,7 @@ def _as_number(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce")
 
 
-def _label(value: object) -> str:
+def label(value: object) -> str:
     """Return a value of a field as text, without needless decimals; None for an empty one."""
     if pd.isna(value):
         return "None"
