@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.statistics import LEVEL, Interval, holm
-from experiments.table import UNITS, label
+from experiments.table import place
 
 UNITLESS = ("jain",)
 """Numbers of a view that are no part of 1, and are not said in percent."""
@@ -122,8 +122,7 @@ class Comparison:
 
 def _where(point: Mapping[str, Any]) -> str:
     """Return the point as the beginning of a sentence; nothing where no field varies."""
-    names = {name: UNITS.get(name, (name, "")) for name in point}
-    words = [f"{names[name][0]} {label(value)}{names[name][1]}" for name, value in point.items()]
+    words = [place(name, value) for name, value in point.items()]
     return f"At {', '.join(words)} " if words else ""
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from experiments.curves import first_round
 from experiments.frames import AIRTIME, PER_ROUND, total
 from experiments.stored import Stored
-from experiments.table import check_cells, means
+from experiments.table import check_seeds_alone, means
 from semcom.config import ConfigError
 
 COSTS = (*PER_ROUND, AIRTIME, "samples", "rounds")
@@ -78,7 +78,7 @@ def until(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFra
         Columns: variant, axes, target, round, cost (both NaN where the target is never reached), n (seeds).
     """
     by, rows = ["variant", *axes], []
-    check_cells(frame.drop_duplicates("hash"), by)
+    check_seeds_alone(frame.drop_duplicates("hash"), axes, "variant")
     for key, cell in frame.groupby(by, sort=False, dropna=False):
         reached, runs = first_round(cell, target), cell.drop_duplicates("hash")
         share = np.minimum(reached / runs["T"], 1) if math.isfinite(reached) else math.nan

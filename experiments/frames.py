@@ -7,7 +7,7 @@ front of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,7 @@ def runs(found: Runs) -> Iterator[Row]:
         warnings = (run.summary or {}).get("warnings")
         state = {"status": run.status, "error": run.error, "folder": str(run.folder)}
         row = {**run.fields, **summary, **({"warnings": "; ".join(warnings)} if warnings else {})}
-        front = {"accuracy": summary.get("accuracy")}
-        yield {"hash": run.hash, **state, **front, **{name: value for name, value in row.items() if name != "hash"}}
+        yield {**row, **state, "hash": run.hash}
 
 
 def views(found: Runs) -> Iterator[Row]:
@@ -169,3 +168,16 @@ def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
     at_once = 1 if name == AIRTIME else run.participants
     rounds = (run.summary or {}).get("rounds")
     return math.nan if at_once is None or rounds is None or name not in counts else counts[name] * at_once * rounds
+
+
+TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
+    "runs": (runs, ("status", "error", "folder", "accuracy")),
+    "views": (views, ("view", "headline", *OF_VIEW[:4])),
+    "rounds": (rounds, ("round", "view", "loss", *OF_VIEW[:4])),
+    "clients": (clients, ("view", "client", "accuracy")),
+    "classes": (classes, ("view", "class", "accuracy")),
+    "confusion": (confusion, ("view", "true", "predicted", "count")),
+    "snr": (snr, ("view", "test_snr_db", "accuracy")),
+    "traffic": (traffic, ("direction", *PER_ROUND, AIRTIME)),
+}
+"""Table -> its rows, and the columns that it has even without any."""

@@ -10,7 +10,6 @@ import pandas as pd
 
 from experiments.results import configuration, table
 from experiments.stored import Stored
-from experiments.table import label
 from semcom.config import ConfigError
 
 OF_METHOD = ("hyper", "train", "plugins")
@@ -66,14 +65,14 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     """
     for name, wanted in at.items():
         field = re.sub(r"^method\.", "hyper.", name).replace("-", "_")
-        several = wanted if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-        texts, held = [_text(value) for value in several], [_text(_field(run, field)) for run in found]
+        several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+        values, held = [_plain(value) for value in several], [_plain(_field(run, field)) for run in found]
         if all(_field(run, field) is None for run in found):
             raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
-        if missing := [text for text in texts if text not in held]:
-            there = ", ".join(dict.fromkeys(held))
-            raise ConfigError(f"at: no run has {name} {missing[0]}; there are {there}")
-        found = [run for run, text in zip(found, held, strict=True) if text in texts]
+        if missing := [value for value in values if value not in held]:
+            there = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in held))
+            raise ConfigError(f"at: no run has {name} {several[values.index(missing[0])]}; there are {there}")
+        found = [run for run, value in zip(found, held, strict=True) if value in values]
     return list(found)
 
 
@@ -82,12 +81,12 @@ def _field(run: Stored, name: str) -> Any:
     return own.get(name, run.fields.get(name))
 
 
-def _text(value: Any) -> str:
-    """Return a value as text, the same for a number and for a text that is it."""
+def _plain(value: Any) -> float | str:
+    """Return a value as a number where it is one, be it written as text, and as text otherwise."""
     try:
-        return label(value if isinstance(value, bool) else float(value))
+        return str(value) if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        return label(value)
+        return str(value)
 
 
 def _sortable(column: pd.Series) -> pd.Series:

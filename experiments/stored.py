@@ -77,7 +77,7 @@ def stored_runs(folder: Path) -> tuple[list[Stored], bool]:
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
     variants, listed = _variants(folder), _listed(folder)
-    if (folder / OWNER).exists():  # a sweep is at work, and tries again what the table says has failed
+    if any(folder.glob(f"{OWNER}*")):  # a sweep is at work, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
     found = sorted((_read(path, variants, listed) for path in inside), key=lambda run: run.variant)

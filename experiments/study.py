@@ -5,7 +5,7 @@ docs/studies.md shows each of them and explains its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -13,26 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import curves, efficiency, frames, pairs, ranking
+from experiments import curves, efficiency, pairs, ranking
 from experiments.comparison import Comparison, Comparisons
+from experiments.frames import TABLES
 from experiments.results import table
 from experiments.selection import axes, keys, ordered, where
 from experiments.stored import Stored, stored_runs
-from experiments.table import label, means
+from experiments.table import means
 from semcom.config import ConfigError
 from semcom.runs.accuracy import LAST
-
-FRAMES: Mapping[str, Callable[[Sequence[Stored]], Iterable[dict[str, Any]]]] = {
-    "runs": frames.runs,
-    "views": frames.views,
-    "rounds": frames.rounds,
-    "clients": frames.clients,
-    "classes": frames.classes,
-    "confusion": frames.confusion,
-    "snr": frames.snr,
-    "traffic": frames.traffic,
-}
-"""Table of a study -> the function that gives its rows."""
 
 
 def study(folder: Path | str) -> Study:
@@ -64,9 +53,9 @@ class Study:
         self.stored = ordered(found, self.axes)
 
     def _table(self, name: str) -> pd.DataFrame:
-        front, rows = keys(self.stored, self.axes), list(FRAMES[name](self.stored))
-        plain = table(rows, ("hash",))
-        return front.merge(plain[["hash", *(name for name in plain if name not in front)]], on="hash")
+        rows, columns = TABLES[name]
+        front, found = keys(self.stored, self.axes), table(list(rows(self.stored)), ("hash", *columns))
+        return front.merge(found[["hash", *(name for name in found if name not in front)]], on="hash")
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()
@@ -159,7 +148,7 @@ class Study:
         """
         found = self.compare_all([first, second], at=at, view=view, metric=metric)
         if len(found) > 1:
-            fields = [n for n in self.axes if len({label(each.point[n]) for each in found}) > 1]
+            fields = [n for n in self.axes if len({str(each.point[n]) for each in found}) > 1]
             raise ConfigError(f"at: {len(found)} points differ in {', '.join(fields)}; give one, or use compare_all")
         return found[0]
 
@@ -261,13 +250,13 @@ class Study:
         if not 0 < target <= 1:
             raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
         part = self.where(at or {})
-        headline = {run.hash: view or _headline(run) for run in part.stored}
+        done = {run.hash: run for run in part.stored if run.status == "done"}
+        headline = {key: view or _headline(run) for key, run in done.items()}
+        costs = {key: efficiency.cost_of(run, cost) for key, run in done.items()}
         curve = part.smooth(window)
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        numbers = part._done(
-            cost=lambda run: efficiency.cost_of(run, cost), T=lambda run: efficiency.cost_of(run, "rounds")
-        )
-        return efficiency.until(curve.merge(numbers[["hash", "cost", "T"]], on="hash"), part.axes, target)
+        length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
+        return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
 
     def smooth(self, window: int = LAST) -> pd.DataFrame:
         """Return `rounds` where evaluated, with accuracies averaged over `window` evaluations: `curves.smooth`."""

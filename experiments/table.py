@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -46,67 +47,36 @@ def aggregate(frame: pd.DataFrame, axis: str, lines: str = "method") -> pd.DataF
     return _sorted(pd.DataFrame(rows, columns=names), axis, lines)
 
 
-def check_seeds_alone(frame: pd.DataFrame, axis: str, lines: str = "method") -> None:
+def check_seeds_alone(frame: pd.DataFrame, axis: str | Sequence[str], lines: str = "method") -> None:
     """Check that runs of one line and value of `axis` differ in their seeds alone, each of which occurs once.
 
     Args:
         frame: the table of a sweep, or its configurations alone.
-        axis: as of `aggregate`.
+        axis: as of `aggregate`, or several columns, or none.
         lines: as of `aggregate`.
 
     Raises:
         ConfigError: there is no such axis, or runs differ in another field (the error names it and its values), or have
             the same seed.
     """
-    if axis not in frame:
-        raise ConfigError(f"axis: {axis!r} is no column of the table; give a field of the runs, such as channel.snr_db")
-    check_cells(frame, [lines, axis])
-
-
-def check_cells(frame: pd.DataFrame, by: Sequence[str]) -> None:
-    """Check that runs with the same values of the columns `by` differ in their seeds alone, each of which occurs once.
-
-    Raises:
-        ConfigError: they differ in another field (the error names it and its values), or have the same seed.
-    """
-    hidden = [name for name in configuration(frame) if name not in (*by, "seed")]
+    fields = [axis] if isinstance(axis, str) else list(axis)
+    missing = [name for name in fields if name not in frame]
+    if missing:
+        wanted = "give a field of the runs, such as channel.snr_db"
+        raise ConfigError(f"axis: {missing[0]!r} is no column of the table; {wanted}")
+    hidden = [name for name in configuration(frame) if name not in (lines, *fields, "seed")]
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
-    for (line, *values), cell in frame.groupby(list(by), sort=False, dropna=False):
-        at = ", ".join(f"{name} {label(value)}" for name, value in zip(by[1:], values, strict=True))
+    for (line, *values), cell in frame.groupby([lines, *fields], sort=False, dropna=False):
+        at = ", ".join(f"{name} {_label(value)}" for name, value in zip(fields, values, strict=True))
         where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
-                shown = " and ".join(map(label, found))
+                shown = " and ".join(map(_label, found))
                 raise ConfigError(f"{name}: {shown} {where} would be averaged as seeds; give one value of it")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
-
-
-def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
-    """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
-
-    Args:
-        frame: a row per finished run.
-        by: the columns that tell apart what is not averaged, that of the lines first.
-        value: the column that is averaged; empty cells do not count.
-
-    Returns:
-        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (what it is over,
-        in words), in the order of their first appearance.
-
-    Raises:
-        ConfigError: as `check_cells`.
-    """
-    check_cells(frame, by)
-    rows = []
-    for key, cell in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
-        found, n = t_interval(cell[value]), len(cell)
-        words = f"95 % t interval over {n} seeds" if n > 1 else "none: one seed"
-        words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
-        rows.append((*key, found.mean, found.low, found.high, n, words))
-    return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "n", "interval"])
 
 
 def _sorted(cells: pd.DataFrame, axis: str, lines: str) -> pd.DataFrame:
@@ -156,10 +126,10 @@ def _grid(cells: pd.DataFrame, axis: str) -> pd.DataFrame:
     values = cells[axis].drop_duplicates().sort_values(key=_as_number, kind="stable")
     seeds = over_seeds(cells)
     texts = [_cell(cell, seeds) for _, cell in cells.iterrows()]
-    labels = cells[axis].map(label, na_action=None)
+    labels = cells[axis].map(_label, na_action=None)
     wide = pd.DataFrame({"method": cells["method"], "value": labels, "text": texts})
     wide = wide.pivot(index="method", columns="value", values="text").fillna("")
-    wide = wide.loc[cells["method"].unique(), [label(value) for value in values]]
+    wide = wide.loc[cells["method"].unique(), [_label(value) for value in values]]
     wide.columns = pd.Index([f"{name} {label}{unit}" for label in wide.columns], name="method")
     return wide.rename_axis(index=None)
 
@@ -168,7 +138,7 @@ def _as_number(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce")
 
 
-def label(value: object) -> str:
+def _label(value: object) -> str:
     """Return a value of a field as text, without needless decimals; None for an empty one."""
     if pd.isna(value):
         return "None"
@@ -183,3 +153,35 @@ def _cell(cell: pd.Series, seeds: bool) -> str:
     spread = cell["std_over_seeds"] if seeds else cell["std_over_clients"]
     text = f"{100 * cell['accuracy']:.1f}" + ("" if pd.isna(spread) else f" ± {100 * spread:.1f}")
     return text + (f" ({cell['failed']} failed)" if cell["failed"] else "")
+
+
+def place(name: str, value: Any) -> str:
+    """Return a varied field with its value in words, such as "SNR 10 dB"."""
+    shown, unit = UNITS.get(name, (name, ""))
+    return f"{shown} {_label(value)}{unit}"
+
+
+def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+    """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
+
+    Args:
+        frame: a row per finished run.
+        by: the columns that tell apart what is not averaged, that of the lines first.
+        value: the column that is averaged; empty cells do not count.
+
+    Returns:
+        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (what it is over,
+        in words), in the order of their first appearance.
+
+    Raises:
+        ConfigError: as `check_seeds_alone`.
+    """
+    line, *fields = by
+    check_seeds_alone(frame, fields, line)
+    rows = []
+    for key, cell in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
+        found, n = t_interval(cell[value]), len(cell)
+        words = f"95 % t interval over {n} seeds" if n > 1 else "none: one seed"
+        words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
+        rows.append((*key, found.mean, found.low, found.high, n, words))
+    return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "n", "interval"])
