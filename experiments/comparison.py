@@ -72,7 +72,7 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """What can be said of the difference, in words that can stand in a paper."""
-        where = _where(self.point)
+        where = self._where()
         values = f"{self._value(self.mean_first)} against {self._value(self.mean_second)}"
         if self.supported:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
@@ -84,7 +84,7 @@ class Comparison:
             claim = f"no difference between {self.first} and {self.second} can be told"
             values += f", difference {self._amount(self.difference)}"
         text = f"{where}{claim} ({values}; {self._interval()}).{self._clients()}"
-        return text[0].upper() + text[1:] if not where and not self.supported else text
+        return text if not where and self.supported else text[0].upper() + text[1:]  # a name stays as it is
 
     def __str__(self) -> str:
         return self.sentence
@@ -105,10 +105,18 @@ class Comparison:
         """Return how many clients fare better, and what one seed does not say."""
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
-        ties = f" and equal for {self.ties}" if self.ties else ""
-        count = f" It is higher for {self.wins} of {pairs} {several}{ties}." if pairs else ""
+        ties = f", and equal for {self.ties}" if self.ties else ""
+        count = (
+            f" With {self.first} the accuracy is higher for {self.wins} of {pairs} {several}{ties}." if pairs else ""
+        )
         one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
-        return count.replace("It is", f"With {self.first} it is") + one
+        return count + one
+
+    def _where(self) -> str:
+        """Return the point, and the seed if it is one alone, as the beginning of a sentence; nothing for neither."""
+        words = [place(name, value) for name, value in self.point.items()]
+        seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
+        return (f"at {', '.join(words)}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
         return f"{value:.3f}" if self.metric in UNITLESS else f"{100 * value:.1f}"
@@ -118,12 +126,6 @@ class Comparison:
 
     def _value(self, value: float) -> str:
         return self._number(value) + ("" if self.metric in UNITLESS else " %")
-
-
-def _where(point: Mapping[str, Any]) -> str:
-    """Return the point as the beginning of a sentence; nothing where no field varies."""
-    words = [place(name, value) for name, value in point.items()]
-    return f"At {', '.join(words)} " if words else ""
 
 
 class Comparisons(tuple[Comparison, ...]):

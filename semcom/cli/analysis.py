@@ -83,11 +83,10 @@ def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tupl
     Raises:
         ConfigError: there are fewer, or a flag is wrong.
     """
-    early = flags.read_early(words)
-    given = [early.name] if early.name is not None else []
-    while len(given) < len(names) and early.rest and not early.rest[0].startswith("-"):
-        given.append(early.rest.pop(0))
-    wanted = flags.parse(start, f"{prog} {' '.join(names)}", early.rest)
+    given, rest = [], list(words)
+    while len(given) < len(names) and rest and not rest[0].startswith("-"):
+        given.append(rest.pop(0))
+    wanted = flags.parse(start, f"{prog} {' '.join(names)}", rest, extra={})
     if len(given) < len(names):
         raise ConfigError(f"{names[len(given)]}: none is given; the words are {prog} {' '.join(names)}")
     return given, wanted

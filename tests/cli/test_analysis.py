@@ -80,7 +80,7 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
     lines = told(capsys, "compare s fedcl fedavg --csv out.csv")
     study = semcom.study(folder)
     assert lines == [*str(study.compare_all(["fedcl", "fedavg"])).splitlines(), "table: out.csv"]
-    assert lines[0].startswith("At SNR 0 dB fedcl is 10.5 percentage points more accurate than fedavg")
+    assert lines[0].startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate than fedavg")
     assert pd.read_csv("out.csv")["difference"].tolist() == pytest.approx([0.105, 0.105])
     one = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --metric worst10 --view personal")
     assert one == [str(study.compare("fedcl", "fedavg", at={"channel.snr_db": 9}, metric="worst10"))]
@@ -95,6 +95,7 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
         ("results nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
         ("results s --at snr", "at: 'snr' is not field=value, such as channel.snr_db=10"),
         ("results s --at channel.snr_db=7", "at: no run has channel.snr_db 7; there are 0, 9"),
+        ("results s --plugin own.py", "--plugin: no such flag"),
         ("results s more", "'more' is not expected here; flags begin with --"),
         ("results s --what everything", "what: "),
         ("results s --what confusion", "confusion: no run of the study kept its matrices; repeat runs with "),

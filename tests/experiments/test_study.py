@@ -275,7 +275,7 @@ def test_a_paired_t_interval_by_hand(tmp_path: Path) -> None:
     assert 0 < found.bootstrap_low < 0.2 < found.bootstrap_high < 0.35
     values = "70.0 % against 50.0 %, difference 20.0 percentage points"
     interval = "95 % interval of the difference -4.8 to 44.8, paired t over 3 seeds; p = 0.074"
-    clients = "With fedcl it is higher for 5 of 6 pairs of seed and client and equal for 1."
+    clients = "With fedcl the accuracy is higher for 5 of 6 pairs of seed and client, and equal for 1."
     assert str(found) == found.sentence
     assert found.sentence == f"No difference between fedcl and fedavg can be told ({values}; {interval}). {clients}"
 
@@ -299,7 +299,8 @@ def test_one_seed_speaks_of_its_clients_alone(tmp_path: Path) -> None:
     found = pair(tmp_path, [[0.05, 0.1, 0.15, 0.1, 0.2, 0.1, 0.12, 0.08, 0.1, 0.0]]).compare("fedcl", "fedavg")
     assert found.procedure == "BCa bootstrap over the 10 clients of this seed" and 0 < found.low < 0.1 < found.high
     assert math.isnan(found.bootstrap_low) and found.p == pytest.approx(2 / 2**9)  # of the ten signs, one counts not
-    assert found.sentence.endswith(" and equal for 1. This is one seed, and says nothing about others.")
+    assert found.sentence.startswith("In seed 0, fedcl is 10.0 percentage points more accurate than fedavg (")
+    assert found.sentence.endswith(", and equal for 1. This is one seed, and says nothing about others.")
 
 
 def test_without_any_spread_there_is_no_interval(tmp_path: Path) -> None:
@@ -316,7 +317,7 @@ def test_other_metrics_and_views(curves: Study, tmp_path: Path) -> None:
     study = pair(tmp_path / "s", [[0.0, 0.2], [0.3, 0.1], [0.25, 0.35]])
     worst = study.compare("fedcl", "fedavg", metric="worst10", view="personal")
     assert worst.difference == pytest.approx((0.0 + 0.1 + 0.25) / 3) and worst.clients == 0
-    assert "difference 11.7 percentage points" in worst.sentence and "it is higher" not in worst.sentence
+    assert "difference 11.7 percentage points" in worst.sentence and "is higher" not in worst.sentence
     one = study.compare("fedcl", "fedavg", metric="jain", at={"seed": 1})
     assert "no interval: there is one seed). This is one seed" in one.sentence and "0.98" in one.sentence
     with pytest.raises(ConfigError, match=r"^metric: fedcl has no 'acc'; it has accuracy, accuracy_std, worst10, jain"):
@@ -341,7 +342,7 @@ def test_several_points_are_corrected_by_holm(tmp_path: Path) -> None:
     alone = study.compare("fedcl", "fedavg", at={SNR: 0})
     assert (low.point, high.point) == ({SNR: 0.0}, {SNR: 9.0}) and low.family == 2
     assert low.p == alone.p and low.p_holm == 2 * alone.p and high.p_holm == high.p
-    assert low.sentence.startswith("At SNR 0 dB fedcl is 10.5 percentage points more accurate")
+    assert low.sentence.startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate")
     assert "after Holm's correction for 2 comparisons" in low.sentence
     frame = study.compare_all().frame
     assert list(frame[SNR]) == [0.0, 9.0] and list(frame["supported"]) == [True, False]
