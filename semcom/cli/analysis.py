@@ -83,7 +83,8 @@ def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tupl
     Raises:
         ConfigError: there are fewer, or a flag is wrong.
     """
-    given, rest = [], list(words)
+    given: list[str] = []
+    rest = list(words)
     while len(given) < len(names) and rest and not rest[0].startswith("-"):
         given.append(rest.pop(0))
     wanted = flags.parse(start, f"{prog} {' '.join(names)}", rest, extra={})
