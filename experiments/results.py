@@ -44,12 +44,16 @@ def row(
         found: the run's summary; None for a failed run, whose metrics stay empty.
         error: one line for a failed run, None for a finished one.
     """
-    values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
-    flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
-    fields = {name: _plain(value) for name, value in flat.items() if name not in PLACES}
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
-    return {**fields, **flatten(found or {}), **view, **origin, **state}
+    return {**fields(config), **flatten(found or {}), **view, **origin, **state}
+
+
+def fields(config: RunConfig) -> dict[str, Any]:
+    """Return the fields of a configuration by their dotted names on the command line, without `PLACES`."""
+    values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
+    flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
+    return {name: _plain(value) for name, value in flat.items() if name not in PLACES}
 
 
 def _plain(value: Any) -> Any:
@@ -57,9 +61,9 @@ def _plain(value: Any) -> Any:
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the rows as one frame, `FIRST` in front; a column that mixes text and numbers becomes text."""
-    names = [*FIRST, *(name for name in _names(rows) if name not in FIRST)]
+def table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
+    """Return the rows as one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
+    names = [*first, *(name for name in _names(rows) if name not in first)]
     return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
 
 
@@ -76,14 +80,14 @@ def _column(values: list[Any]) -> list[Any]:
 
 def configuration(frame: pd.DataFrame) -> list[str]:
     """Return the columns of a table that say what a run is: fields of its configuration that are in its hash."""
-    fields = {field.name: field for field in dataclasses.fields(RunConfig)}
-    parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in fields.items()]
+    known = {field.name: field for field in dataclasses.fields(RunConfig)}
+    parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in known.items()]
     own = {name: vars(part()) for name, part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)}
 
     def counts(column: str) -> bool:
         section, _, rest = column.partition(".")
         inside = section == "hyper" or rest in own.get(section, ()) or "options" in own.get(section, ())
-        return (inside if rest else section in fields) and column not in NOT_IDENTITY
+        return (inside if rest else section in known) and column not in NOT_IDENTITY
 
     return [column for column in frame if counts(column)]
 

@@ -5,6 +5,7 @@ One place averages runs: it takes those that differ in nothing but the seed, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 
 from experiments.grid import TEST_SNR
 from experiments.results import configuration
+from experiments.statistics import t_interval
 from experiments.words import number
 from semcom.config import ConfigError
 
@@ -62,7 +64,7 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
 
     Args:
         frame: the table of a sweep, or its configurations alone.
-        axis: as of `aggregate`.
+        axis: as of `aggregate`, or several columns, or none.
         lines: as of `aggregate`.
         others: as of `aggregate`.
 
@@ -79,7 +81,7 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
     for (line, *values), cell in _tested_where(frame, fields).groupby([lines, *fields], sort=False, dropna=False):
         at = ", ".join(f"{name} {_label(value)}" for name, value in zip(fields, values, strict=True))
-        where = f"for {line} at {at}"
+        where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
@@ -220,3 +222,35 @@ def _cell(cell: pd.Series, seeds: bool) -> str:
     spread = cell["std_over_seeds"] if seeds else cell["std_over_clients"]
     text = f"{100 * cell['accuracy']:.1f}" + ("" if pd.isna(spread) else f" ± {100 * spread:.1f}")
     return text + (f" ({cell['failed']} failed)" if cell["failed"] else "")
+
+
+def place(name: str, value: Any) -> str:
+    """Return a varied field with its value in words, such as "SNR 10 dB"."""
+    shown, unit = UNITS.get(name, (name, ""))
+    return f"{shown} {_label(value)}{unit}"
+
+
+def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+    """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
+
+    Args:
+        frame: a row per finished run.
+        by: the columns that tell apart what is not averaged, that of the lines first.
+        value: the column that is averaged; empty cells do not count.
+
+    Returns:
+        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (what it is over,
+        in words), in the order of their first appearance.
+
+    Raises:
+        ConfigError: as `check_seeds_alone`.
+    """
+    line, *fields = by
+    check_seeds_alone(frame, fields, line)
+    rows = []
+    for key, cell in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
+        found, n = t_interval(cell[value]), len(cell)
+        words = f"95 % t interval over {n} seeds" if n > 1 else "none: one seed"
+        words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
+        rows.append((*key, found.mean, found.low, found.high, n, words))
+    return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "n", "interval"])

@@ -36,6 +36,8 @@ commands:
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
   figure FIGURE       draw a figure from the results of a sweep
+  results FOLDER      print a table of a study, or write all of them as CSV
+  compare FOLDER A B  tell whether two methods of a study differ
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
@@ -328,13 +330,34 @@ def show(words: list[str]) -> None:
     print(text)
 
 
-NEEDS = {"sweep": ("experiments", "figures"), "figure": ("experiments", "figures")}
+def results(words: list[str]) -> None:
+    """Carry out `semcom results FOLDER`."""
+    from semcom.cli.analysis import results as carry_out
+
+    carry_out(words)
+
+
+def compare(words: list[str]) -> None:
+    """Carry out `semcom compare FOLDER A B`."""
+    from semcom.cli.analysis import compare as carry_out
+
+    carry_out(words)
+
+
+NEEDS = {
+    "sweep": ("experiments", "figures"),
+    "figure": ("experiments", "figures"),
+    "results": ("experiments",),
+    "compare": ("experiments",),
+}
 """Command -> the packages beside semcom that it cannot do without."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train,
     "sweep": sweep,
     "split": split,
     "figure": figure,
+    "results": results,
+    "compare": compare,
     "bench": bench,
     "channel-check": channel_check,
     "list": show,

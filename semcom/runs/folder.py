@@ -176,15 +176,8 @@ class Folder:
         return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
 
     def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
-        path = self.path / METRICS
-        whole: list[dict[str, Any]] = []
-        for text in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-            line = _parsed(text)
-            if line is None or (rounds is not None and line["round"] > rounds):
-                break
-            whole.append(line)
-        return whole
+        """Return the lines of metrics.jsonl, see `read_metrics`."""
+        return read_metrics(self.path, rounds)
 
     def covered(self, rounds: int) -> list[dict[str, Any]]:
         """Return the lines of rounds that a checkpoint covers. Raises RunError when one of them is missing."""
@@ -212,6 +205,37 @@ class Folder:
         """Write summary.json: the run is done."""
         with writing(SUMMARY):
             write_summary(self.path, summary)
+
+
+def read_config(folder: Path, asked: str) -> RunConfig:
+    """Return the stored configuration of the run in a folder.
+
+    Args:
+        folder: of the run.
+        asked: what it is read for: the first word of the error.
+
+    Raises:
+        ConfigError: there is none, or it is no configuration.
+    """
+    path = folder / CONFIG
+    try:
+        return from_dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"{asked}: {folder} holds no run ({CONFIG}: {error.strerror})") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{asked}: {path} is not a configuration ({error})") from None
+
+
+def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
+    path = folder / METRICS
+    whole: list[dict[str, Any]] = []
+    for text in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        line = _parsed(text)
+        if line is None or (rounds is not None and line["round"] > rounds):
+            break
+        whole.append(line)
+    return whole
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:

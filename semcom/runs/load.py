@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash
+from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
-from semcom.files import CHECKPOINT, CONFIG
-from semcom.runs.folder import Folder, read_summary
+from semcom.files import CHECKPOINT
+from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_images
 from semcom.runs.limits import within_memory
 from semcom.runs.resolve import resolve
@@ -33,7 +32,7 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         RunError: the run is not finished, or a file of it is damaged.
     """
     folder = Path(folder).expanduser().absolute()
-    stored = _configuration(folder)
+    stored = read_config(folder, "load")
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     config = resolve(replace(stored, out=None, processes=1, device=device or stored.device))
     summary = read_summary(folder, run_hash(config))
@@ -50,14 +49,3 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         runner.take_up(content, folder)
     runner.metrics = Folder(folder, config).covered(runner.rounds)
     return replace(runner.result(summary, folder), config=replace(config, out=str(folder)))
-
-
-def _configuration(folder: Path) -> RunConfig:
-    """Return the stored configuration of a run. Raises ConfigError where there is none."""
-    path = folder / CONFIG
-    try:
-        return from_dict(json.loads(path.read_text()))
-    except OSError as error:
-        raise ConfigError(f"load: {folder} holds no run ({CONFIG}: {error.strerror})") from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"load: {path} is not a configuration ({error})") from None

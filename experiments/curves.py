@@ -1,0 +1,43 @@
+"""Learning curves: smoothing, and when they reach a target."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.runs.accuracy import LAST
+
+
+def smooth(rounds: pd.DataFrame, window: int = LAST) -> pd.DataFrame:
+    """Return the evaluated rounds with `accuracy` averaged over the last `window` evaluations of the run and view.
+
+    The first evaluations have fewer before them, and are averaged over those. With the default window the last round
+    shows the headline accuracy, which is the mean over as many evaluations (docs/metrics.md).
+
+    Args:
+        rounds: `Study.rounds`.
+        window: number of evaluations, at least 1.
+
+    Raises:
+        ConfigError: the window is no such number.
+    """
+    if window < 1:
+        raise ConfigError(f"window: {window} is no number of evaluations; give 1 or more")
+    evaluated = rounds[rounds["view"].notna()]
+    curves = evaluated.groupby(["hash", "view"], sort=False)["accuracy"]
+    return evaluated.assign(accuracy=curves.transform(lambda curve: curve.rolling(window, min_periods=1).mean()))
+
+
+def first_round(rounds: pd.DataFrame, target: float) -> float:
+    """Return the first round after which the accuracy, averaged over runs, is at least `target`; NaN for none.
+
+    Only rounds after which all the runs were evaluated count, as the mean over others would jump with their number.
+
+    Args:
+        rounds: evaluated rounds of one view of runs that differ in their seeds alone.
+        target: accuracy, a fraction of 1.
+    """
+    over_runs = rounds.groupby("round")["accuracy"].agg(["mean", "count"])
+    common = over_runs.loc[over_runs["count"] == rounds["hash"].nunique(), "mean"]
+    reached = common.index[common >= target]
+    return float(reached.min()) if len(reached) else float("nan")

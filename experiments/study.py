@@ -1,0 +1,284 @@
+"""A study: the runs of a folder, the tables that come of them, and what these allow to be said.
+
+docs/studies.md shows each of them and explains its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments import curves, efficiency, pairs, ranking
+from experiments.comparison import Comparison, Comparisons
+from experiments.frames import TABLES
+from experiments.results import table
+from experiments.selection import axes, keys, ordered, where
+from experiments.stored import Stored, stored_runs
+from experiments.table import means
+from semcom.config import ConfigError
+from semcom.runs.accuracy import LAST
+
+
+def study(folder: Path | str) -> Study:
+    """Return the study of a folder: finished runs with all their numbers, and others with how far they have come.
+
+    Args:
+        folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs.
+
+    Raises:
+        ConfigError: there is no run in it, or the same run twice.
+    """
+    found, declared = stored_runs(Path(folder).expanduser())
+    return Study(found, axes(found, declared))
+
+
+class Study:
+    """The runs of a study, as tidy tables and as answers.
+
+    Every table (`runs`, `views`, `rounds`, `clients`, `classes`, `confusion`, `snr`, `traffic`) begins with the columns
+    hash, method, variant, seed and the axes. Accuracies are fractions of 1. A table is made when it is first asked for.
+
+    Args:
+        found: the runs.
+        axes: fields that vary, by their dotted names on the command line.
+    """
+
+    def __init__(self, found: Sequence[Stored], axes: Sequence[str]) -> None:
+        self.axes = tuple(axes)
+        self.stored = ordered(found, self.axes)
+
+    def _table(self, name: str) -> pd.DataFrame:
+        rows, columns = TABLES[name]
+        front, found = keys(self.stored, self.axes), table(list(rows(self.stored)), ("hash", *columns))
+        return front.merge(found[["hash", *(name for name in found if name not in front)]], on="hash")
+
+    def __repr__(self) -> str:
+        counts = self.runs["status"].value_counts()
+        done = ", ".join(f"{n} {status}" for status, n in counts.items())
+        varied = f"; varied: {', '.join(self.axes)}" if self.axes else ""
+        return f"Study of {len(self.stored)} runs ({done}) of {', '.join(self.variants)}{varied}"
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """A row per run, done or not: status, error, folder, accuracy, its configuration and summary."""
+        return self._table("runs")
+
+    @cached_property
+    def views(self) -> pd.DataFrame:
+        """A row per finished run and view: accuracy, accuracy_std, worst10, jain, best, best_round, last ..."""
+        return self._table("views")
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A row per run, round and view, of unfinished runs too: loss, accuracy ...; no view where none was tested."""
+        return self._table("rounds")
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """A row per finished run, view and tested client: accuracy; with kept matrices, its images by class."""
+        return self._table("clients")
+
+    @cached_property
+    def classes(self) -> pd.DataFrame:
+        """A row per finished run, view and class: accuracy over all clients."""
+        return self._table("classes")
+
+    @cached_property
+    def confusion(self) -> pd.DataFrame:
+        """A row per run that kept it, view, true and predicted class: test images. Raises ConfigError if none did."""
+        return self._table("confusion")
+
+    @cached_property
+    def snr(self) -> pd.DataFrame:
+        """A row per finished run, view and test SNR: accuracy."""
+        return self._table("snr")
+
+    @cached_property
+    def traffic(self) -> pd.DataFrame:
+        """A row per finished run and direction: traffic per participating client and round, and the run's totals."""
+        return self._table("traffic")
+
+    # -- selection ---------------------------------------------------------------------------------------------------
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of the variants, in their order."""
+        return list(dict.fromkeys(run.variant for run in self.stored))
+
+    def where(self, at: Mapping[str, Any]) -> Study:
+        """Return the part of a study in which fields have some values.
+
+        Args:
+            at: dotted field, or method, variant, seed or status -> its value, or a list of values.
+
+        Raises:
+            ConfigError: there is no such field, or no run with such a value.
+        """
+        return Study(where(self.stored, at, self.axes), self.axes)
+
+    # -- statistics --------------------------------------------------------------------------------------------------
+
+    def compare(
+        self,
+        first: str,
+        second: str,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> Comparison:
+        """Return the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
+
+        Args:
+            first: a variant.
+            second: another one.
+            at: field -> value, see `where`: it has to leave one point of the study.
+            view: name of a view (None: the headline of each run).
+            metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB).
+
+        Raises:
+            ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
+        """
+        found = self.compare_all([first, second], at=at, view=view, metric=metric)
+        if len(found) > 1:
+            fields = [n for n in self.axes if len({str(each.point[n]) for each in found}) > 1]
+            raise ConfigError(f"at: {len(found)} points differ in {', '.join(fields)}; give one, or use compare_all")
+        return found[0]
+
+    def compare_all(
+        self,
+        variants: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> Comparisons:
+        """Return the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
+
+        Args and errors are those of `compare`; there may be several points.
+        """
+        part = self.where(at or {})
+        names = part._known(part.variants if variants is None else variants)
+        return pairs.compare(part._cells(), part.axes, list(combinations(names, 2)), view, metric)
+
+    def mean(
+        self,
+        by: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> pd.DataFrame:
+        """Return means over seeds with their 95 % t-intervals, see `table.means`: mean, low, high, n, interval.
+
+        Args:
+            by: columns that tell apart what is not averaged (None: variant and the axes).
+            at: as of `where`.
+            view: as of `compare`.
+            metric: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
+        """
+        part = self.where(at or {})
+        columns = ["variant", *part.axes] if by is None else list(by)
+        frame = part._done(value=lambda run: pairs.value_of(run, view, metric))
+        missing = [name for name in columns if name not in frame]
+        if missing:
+            raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
+        return means(frame, columns, "value")
+
+    def rank(
+        self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
+    ) -> pd.DataFrame:
+        """Return the order of the variants at each point, and which may be called best and second: `ranking.rank`.
+
+        Args and errors are those of `compare`; there may be several points.
+        """
+        part = self.where(at or {})
+        return ranking.rank(part._cells(), part.axes, view, metric)
+
+    # -- efficiency and curves ---------------------------------------------------------------------------------------
+
+    def pareto(
+        self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: str | None = None
+    ) -> pd.DataFrame:
+        """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
+
+        Args:
+            cost: floats, uses, bits, airtime_s, energy_j, samples or rounds, over the whole run.
+            at: as of `where`.
+            view: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare`, or no such cost.
+        """
+        part = self.where(at or {})
+        frame = part._done(
+            accuracy=lambda run: pairs.value_of(run, view, "accuracy"), cost=lambda run: efficiency.cost_of(run, cost)
+        )
+        return efficiency.pareto(frame, part.axes)
+
+    def until(
+        self,
+        target: float,
+        cost: str = "uses",
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        window: int = 1,
+    ) -> pd.DataFrame:
+        """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
+
+        Args:
+            target: accuracy, a fraction of 1.
+            cost: as of `pareto`.
+            at: as of `where`.
+            view: as of `compare`.
+            window: evaluations that the curves are averaged over first, see `smooth`.
+
+        Raises:
+            ConfigError: as `pareto`, or a target that is no fraction of 1.
+        """
+        if not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
+        part = self.where(at or {})
+        done = {run.hash: run for run in part.stored if run.status == "done"}
+        headline = {key: view or _headline(run) for key, run in done.items()}
+        costs = {key: efficiency.cost_of(run, cost) for key, run in done.items()}
+        curve = part.smooth(window)
+        curve = curve[curve["view"] == curve["hash"].map(headline)]
+        length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
+        return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
+
+    def smooth(self, window: int = LAST) -> pd.DataFrame:
+        """Return `rounds` where evaluated, with accuracies averaged over `window` evaluations: `curves.smooth`."""
+        return curves.smooth(self.rounds, window)
+
+    def _known(self, names: Sequence[str]) -> list[str]:
+        for name in names:
+            if name not in self.variants:
+                raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(self.variants)}")
+        if len(set(names)) < max(2, len(names)):
+            raise ConfigError(f"compare: {', '.join(names)} is no pair; give two variants or more, each once")
+        return list(names)
+
+    def _cells(self) -> pairs.Cells:
+        return pairs.cells(self.stored, self.axes)
+
+    def _done(self, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
+        """Return the keys of the finished runs, with some numbers of each."""
+        done = [run for run in self.stored if run.status == "done"]
+        columns = {name: [of(run) for run in done] for name, of in numbers.items()}
+        return keys(done, self.axes).assign(**columns)
+
+
+def _headline(run: Stored) -> str | None:
+    return next(iter((run.summary or {}).get("views", {})), None)

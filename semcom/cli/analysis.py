@@ -1,0 +1,122 @@
+"""`semcom results` and `semcom compare`: a study's tables, and what they allow to be said of two methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import semcom
+from semcom.cli import flags
+from semcom.config import ConfigError
+from semcom.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+What = Literal["runs", "mean", "views", "rounds", "clients", "classes", "confusion", "snr", "traffic"]
+"""The tables of a study (`experiments.study.Study`)."""
+SHOWN = ("status", "error", "accuracy", "accuracy_std")
+"""Columns of `runs` that are printed beside those that tell runs apart; a CSV file has all."""
+
+
+@dataclass(frozen=True)
+class ResultsFlags:
+    """Print a table of a study, or write its tables as CSV; see docs/studies.md.
+
+    FOLDER comes first: of a sweep (finished or not), of one run, or one that holds folders of runs.
+    """
+
+    what: What | None = None
+    """Table: runs (one a row), mean (over seeds, with 95 % intervals), views, rounds (learning curves), clients,
+    classes, confusion, snr or traffic (None: mean; with csv all of them)."""
+    csv: str | None = None
+    """Folder in which the table, or every one, is written as a CSV file of its name (None: it is printed)."""
+    at: tuple[str, ...] = ()
+    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+
+
+@dataclass(frozen=True)
+class CompareFlags:
+    """Tell whether two methods of a study differ, at each of its points, with paired 95 % intervals.
+
+    FOLDER, A and B come first: a study (see: semcom results --help), and two methods or variants of it.
+    """
+
+    at: tuple[str, ...] = ()
+    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    view: str | None = None
+    """View whose accuracies are compared (None: the first one of each method, its headline)."""
+    metric: str = "accuracy"
+    """Number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB)."""
+    csv: str | None = None
+    """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
+
+
+def results(words: list[str]) -> None:
+    """Carry out `semcom results FOLDER`."""
+    (folder,), wanted = _read(words, ("FOLDER",), ResultsFlags(), "semcom results")
+    study = semcom.study(folder).where(_at(wanted.at))
+    if wanted.csv is None:
+        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
+        return
+    for name in [wanted.what] if wanted.what else _there(study):
+        frame = _table(study, cast(What, name))
+        path = write_atomically(Path(wanted.csv).expanduser() / f"{name}.csv", frame.to_csv(index=False))
+        print(f"table: {path}")
+
+
+def compare(words: list[str]) -> None:
+    """Carry out `semcom compare FOLDER A B`."""
+    (folder, first, second), wanted = _read(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    study = semcom.study(folder)
+    found = study.compare_all([first, second], at=_at(wanted.at), view=wanted.view, metric=wanted.metric)
+    print(found)
+    if wanted.csv is not None:
+        print(f"table: {write_atomically(Path(wanted.csv).expanduser(), found.frame.to_csv(index=False))}")
+
+
+def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
+    """Return the words that come first, as many as there are names, and the flags after them.
+
+    Raises:
+        ConfigError: there are fewer, or a flag is wrong.
+    """
+    given: list[str] = []
+    rest = list(words)
+    while len(given) < len(names) and rest and not rest[0].startswith("-"):
+        given.append(rest.pop(0))
+    wanted = flags.parse(start, f"{prog} {' '.join(names)}", rest, extra={})
+    if len(given) < len(names):
+        raise ConfigError(f"{names[len(given)]}: none is given; the words are {prog} {' '.join(names)}")
+    return given, wanted
+
+
+def _at(words: Sequence[str]) -> dict[str, list[str]]:
+    """Return field -> values of words such as channel.snr_db=0,10. Raises ConfigError for a word that is none."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not name or not values:
+            raise ConfigError(f"at: {word!r} is not field=value, such as channel.snr_db=10")
+        found[name] = values.split(",")
+    return found
+
+
+def _table(study: Any, what: What) -> pd.DataFrame:
+    return study.mean() if what == "mean" else getattr(study, what)
+
+
+def _there(study: Any) -> list[str]:
+    """Return the tables that a study has: matrices are kept on request alone."""
+    kept = any(name.startswith("confusion/") for run in study.stored for name in run.arrays())
+    return [name for name in get_args(What) if name != "confusion" or kept]
+
+
+def _text(frame: pd.DataFrame) -> str:
+    """Return a table as text: of runs the columns that tell them apart, and how they ended."""
+    if "status" in frame:
+        front = list(frame.columns[: list(frame.columns).index("status")])
+        frame = frame[[*front, *(name for name in SHOWN if name in frame and frame[name].notna().any())]]
+    return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.4g}")

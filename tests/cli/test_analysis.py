@@ -1,0 +1,112 @@
+"""`semcom results` and `semcom compare`: what they print and write, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import semcom
+from semcom.cli import main as cli
+from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.experiments.studies import begin, config, simple
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two methods at two SNRs with three seeds, and one run that failed."""
+    for snr in (0.0, 9.0):
+        for seed, accuracy in enumerate((0.5, 0.55, 0.45)):
+            simple(tmp_path / "s", config("fedavg", seed, snr), [accuracy, accuracy])
+            simple(tmp_path / "s", config("fedcl", seed, snr), [accuracy + 0.1 + seed / 100, accuracy + 0.1])
+    begin(tmp_path / "s" / "bad", config("fedcl", 3, 9.0), [])
+    (tmp_path / "s" / "bad" / "error.txt").write_text("RunError: the loss is NaN\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "s"
+
+
+def told(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
+    """What a command prints; it has to succeed."""
+    status = cli.main(line.split())
+    done = capsys.readouterr()
+    assert status == 0, done.err
+    return done.out.splitlines()
+
+
+def refused(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    """The one line of a wrong request."""
+    assert cli.main(line.split()) == 2
+    done = capsys.readouterr()
+    assert done.out == "" and done.err.count("\n") == 1
+    return done.err.removeprefix("semcom: error: ").strip()
+
+
+def test_results_prints_means_or_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head, names, *lines = told(capsys, "results s")
+    assert head == "Study of 13 runs (12 done, 1 failed) of fedavg, fedcl; varied: channel.snr_db"
+    assert names.split() == ["variant", "channel.snr_db", "mean", "low", "high", "n", "interval"]
+    assert lines[0].split() == [
+        "fedavg",
+        "0",
+        "0.5",
+        "0.3758",
+        "0.6242",
+        "3",
+        "95",
+        "%",
+        "t",
+        "interval",
+        "over",
+        "3",
+        "seeds",
+    ]
+    _, names, *lines = told(capsys, "results s --what runs --at seed=3")
+    assert names.split()[-2:] == ["status", "error"] and lines[0].endswith("failed RunError: the loss is NaN")
+    _, names, *lines = told(capsys, "results s --what traffic --at method=fedcl channel.snr_db=9 seed=0,1")
+    assert len(lines) == 4 and names.split()[5] == "direction"
+
+
+def test_results_writes_csv(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, "results s --csv out --what clients") == ["table: out/clients.csv"]
+    assert len(pd.read_csv("out/clients.csv")) == 24
+    names = ["runs", "mean", "views", "rounds", "clients", "classes", "snr", "traffic"]  # no run kept its matrices
+    assert told(capsys, "results s --csv all") == [f"table: all/{name}.csv" for name in names]
+    assert sorted(path.stem for path in Path("all").iterdir()) == sorted(names)
+    assert pd.read_csv("all/runs.csv")["accuracy"].count() == 12
+
+
+def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "compare s fedcl fedavg --csv out.csv")
+    study = semcom.study(folder)
+    assert lines == [*str(study.compare_all(["fedcl", "fedavg"])).splitlines(), "table: out.csv"]
+    assert lines[0].startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate than fedavg")
+    assert pd.read_csv("out.csv")["difference"].tolist() == pytest.approx([0.105, 0.105])
+    one = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --metric worst10 --view personal")
+    assert one == [str(study.compare("fedcl", "fedavg", at={"channel.snr_db": 9}, metric="worst10"))]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("results", "FOLDER: none is given; the words are semcom results FOLDER"),
+        ("compare s fedcl", "B: none is given; the words are semcom compare FOLDER A B"),
+        ("compare s fedcl fedprox", "compare: 'fedprox' is not in the study; there are fedavg, fedcl"),
+        ("results nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
+        ("results s --at snr", "at: 'snr' is not field=value, such as channel.snr_db=10"),
+        ("results s --at channel.snr_db=7", "at: no run has channel.snr_db 7; there are 0, 9"),
+        ("results s --plugin own.py", "--plugin: no such flag"),
+        ("results s more", "'more' is not expected here; flags begin with --"),
+        ("results s --what everything", "what: "),
+        ("results s --what confusion", "confusion: no run of the study kept its matrices; repeat runs with "),
+        ("compare s fedcl fedavg --metric acc", "metric: fedcl has no 'acc'; it has accuracy, accuracy_std, "),
+    ],
+)
+def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:
+    assert refused(capsys, line).startswith(error)
+
+
+def test_the_help_explains_the_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, words in (("results", "FOLDER"), ("compare", "FOLDER A B")):
+        text = "\n".join(told(capsys, f"{command} --help"))
+        assert f"usage: semcom {command} {words}" in text and "--at" in text and "--csv" in text

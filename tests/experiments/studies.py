@@ -1,0 +1,87 @@
+"""Folders of runs with known numbers: written as runs leave them, without training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import semcom
+from semcom.config import PartitionConfig, RunConfig, TrainConfig, run_hash, to_dict
+from semcom.files import CONFIG, METRICS
+from semcom.runs.arrays import write_arrays
+from semcom.runs.evaluation import headlines
+from semcom.runs.folder import write_summary
+
+Evaluations = Mapping[int, Sequence[float]]
+"""Round -> accuracies of the clients."""
+TRAFFIC = {"floats": 10.0, "bits": 320.0, "uses": 100.0, "airtime_s": 0.5, "energy_j": 2.0}
+
+
+def config(method: str = "fedcl", seed: int = 0, snr: float = 10.0, clients: int = 2, **fields: Any) -> RunConfig:
+    """A resolved configuration, by the stand-in of conftest.py."""
+    base = RunConfig(method=method, seed=seed, clients=clients, partition=PartitionConfig(options={"ways": 3}))
+    base = replace(base, channel=replace(base.channel, snr_db=snr), train=TrainConfig(rounds=fields.pop("rounds", 4)))
+    return semcom.resolve(replace(base, **fields))
+
+
+def line(round_: int, views: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """A line of metrics.jsonl: a loss of 1 / round."""
+    return {"round": round_, "loss": 1 / round_, "seconds": 0.5, **({"views": dict(views)} if views else {})}
+
+
+def scored(
+    accuracies: Sequence[float], classes: Sequence[float | None] = (0.5, None, 1.0), **more: Any
+) -> dict[str, Any]:
+    """A view in a line of metrics.jsonl."""
+    values = np.array(accuracies)
+    spread = {"accuracy": values.mean(), "accuracy_std": values.std(), "worst10": values.min(), "jain": 1.0}
+    return {**spread, "clients": list(accuracies), "classes": list(classes), **more}
+
+
+def write(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]], **summary: Any) -> Path:
+    """Write a finished run; its summary has the headlines of the lines, and what is given over it."""
+    begin(folder, of, lines)
+    views = headlines([*([summary["finish"]] if "finish" in summary else []), *lines])
+    first = next(iter(views.values()))
+    found = {
+        "method": of.method,
+        "accuracy": first["accuracy"],
+        "accuracy_std": first["accuracy_std"],
+        "views": views,
+        "warnings": [],
+        "rounds": of.train.rounds,
+        "clients": of.clients,
+        "evaluated": None,
+        "samples": 1000,
+        "traffic": {"up": TRAFFIC, "down": {name: 2 * value for name, value in TRAFFIC.items()}},
+        "snr_received_db": {"train_up": 10.0, "train_down": 10.0, "test": 10.0},
+        "seed": of.seed,
+        "hash": run_hash(of),
+    }
+    write_summary(folder, {**found, **summary})
+    return folder
+
+
+def begin(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]]) -> Path:
+    """Write what a run has left that is at work."""
+    folder.mkdir(parents=True)
+    (folder / CONFIG).write_text(json.dumps(to_dict(of)))
+    (folder / METRICS).write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return folder
+
+
+def simple(folder: Path, of: RunConfig, accuracies: Sequence[float], **summary: Any) -> Path:
+    """Write a finished run that was tested once, in the view `personal`."""
+    rounds = of.train.rounds or 0
+    return write(folder / run_hash(of), of, [line(rounds, {"personal": scored(accuracies)})], **summary)
+
+
+def keep(folder: Path, of: RunConfig, confusion: np.ndarray, train: np.ndarray, test: np.ndarray) -> None:
+    """Write arrays.npz with matrices `[K, C, C]` of the view `personal` and class counts `[K, C]`."""
+    found = {"clients": np.arange(len(train)), "confusion/personal": confusion}
+    write_arrays(folder / "arrays.npz", {**found, "counts/train": train, "counts/test": test}, run_hash(of))
