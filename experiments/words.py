@@ -182,5 +182,14 @@ def _is_plain(value: Any) -> bool:
     """Return whether a value is read back from its word as it is: a text must not look like another type."""
     if not isinstance(value, str):
         return value is None or isinstance(value, int | float)
-    looks = re.fullmatch(_NUMBER, value) or _RANGE.fullmatch(value) or value in ("None", "True", "False", "inf", "nan")
+    looks = _looks_like_number(value) or _RANGE.fullmatch(value) or value in ("None", "True", "False")
     return _PLAIN.fullmatch(value) is not None and not looks
+
+
+def _looks_like_number(text: str) -> bool:
+    """Return whether Python reads a text as a number, as it does "1_0", "INF" and "nan"."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

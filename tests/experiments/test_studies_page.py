@@ -19,7 +19,8 @@ from experiments.frames import TABLES
 from semcom.cli import main as cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SKIP = "<!-- not run by the tests -->\n"
+BLOCKS = re.findall(rf"(?<!{SKIP})^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ENCODER = ["--model.encoder", "dcgan-narrow", "--device", "cpu"]
 """Added to the training commands of the page: a smaller network, to save time."""
 
