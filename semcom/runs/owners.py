@@ -16,6 +16,7 @@ from semcom.config import RunConfig
 from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.registry import METHODS
+from semcom.registry import find
 
 R = TypeVar("R", bound=RunConfig)
 
@@ -30,25 +31,31 @@ KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kin
 """Section -> its field that names the owner."""
 
 
+def owner_field(section: str) -> str:
+    """Return the field that names the owner of a section's options, as a flag spells it."""
+    return f"{section}.{KINDS[section]}" if section in KINDS else section
+
+
 def owner(config: RunConfig, section: str) -> str:
     """Return the name of what owns the options of a section."""
     return config.method if section == "method" else getattr(getattr(config, section), KINDS[section])
 
 
 def options_class(section: str, name: str) -> type:
-    """Return the dataclass of the options that `name` takes. Raises ValueError for a name that is not known.
+    """Return the dataclass of the options that `name` takes. Raises ConfigError for a name that is not known.
 
     A dataset that is not registered is a file or a folder, which takes none.
     """
     if section == "data" and name not in DATASETS:
         return BaseOptions
-    return getattr(REGISTRIES[section].get(name), "Hyper" if section == "method" else "Options", BaseOptions)
+    entry = find(REGISTRIES[section], name, owner_field(section))
+    return getattr(entry, "Hyper" if section == "method" else "Options", BaseOptions)
 
 
 def with_options(config: R) -> R:
     """Return a configuration whose options are instances of their owners' dataclasses.
 
-    Raises ValueError for an owner that is not known, ConfigError for an option that its owner does not take.
+    Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
     """
     for section in REGISTRIES:
         config = put(config, section, _built(config, section))

@@ -167,7 +167,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, damage: Callable[[Path], 
 
 def test_names_and_roots_that_are_not_there(tmp_path: Path) -> None:
     line = refused(name="cifar")
-    assert line.startswith("data.name: dataset 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
+    assert line.startswith("data.name: 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
     missing = str(tmp_path / "no")
     assert refused(name="digits", root=missing) == f"data.root: {missing!r} is no folder; name one that exists"
     assert (
@@ -374,4 +374,4 @@ def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
     )
     os.mkfifo(tmp_path / "set.npz")
     assert refused(name=str(tmp_path / "set.npz")).endswith("is not there; give the path of an .npz file")
-    assert refused(name="/dev/zero").startswith("data.name: dataset '/dev/zero' is unknown")
+    assert refused(name="/dev/zero").startswith("data.name: '/dev/zero' is unknown")
