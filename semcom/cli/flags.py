@@ -25,7 +25,7 @@ from semcom.config import ConfigError, RunConfig, from_dict
 from semcom.config.checks import check_types
 from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
-from semcom.runs.owners import KINDS, REGISTRIES, options, options_class, owner, put, with_options
+from semcom.runs.owners import KINDS, REGISTRIES, options, owner, put, takers, with_options
 from semcom.runs.plugins import load_plugins
 from semcom.runs.stop import Stopped
 
@@ -311,10 +311,8 @@ def _of_others(word: str, config: Any) -> str:
     if not known or (section == "method" and config.hyper is None):
         return ""
     name = name.replace("-", "_")
-    classes = [options_class(section, other) for other in REGISTRIES[section].names()]
-    if not any(name == f.name for cls in classes for f in dataclasses.fields(cls)):
-        return ""
-    return not_taken(section, name, owner(config, section), type(options(config, section)))
+    others = takers(section, name)
+    return not_taken(section, name, owner(config, section), type(options(config, section)), others) if others else ""
 
 
 def _unknown(word: str, known: Sequence[str], config: Any) -> str:

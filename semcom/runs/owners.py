@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from channels import LINKS
@@ -52,6 +53,12 @@ def options_class(section: str, name: str) -> type:
     return getattr(entry, "Hyper" if section == "method" else "Options", BaseOptions)
 
 
+def takers(section: str, option: str) -> list[str]:
+    """Return the names of those in a section that take an option."""
+    classes = {name: options_class(section, name) for name in REGISTRIES[section].names()}
+    return [name for name, cls in classes.items() if option in (f.name for f in dataclasses.fields(cls))]
+
+
 def with_options(config: R) -> R:
     """Return a configuration whose options are instances of their owners' dataclasses.
 
@@ -64,7 +71,8 @@ def with_options(config: R) -> R:
 
 def _built(config: RunConfig, section: str) -> Any:
     name = owner(config, section)
-    return build_options(options_class(section, name), options(config, section), section, name)
+    cls, given = options_class(section, name), options(config, section)
+    return build_options(cls, given, section, name, partial(takers, section))
 
 
 def options(config: RunConfig, section: str) -> Any:
