@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import io
 import json
 import os
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from semcom.cli import fields
+from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig, from_dict
 from semcom.config.checks import check_types
 from semcom.config.options import not_taken, spelled
@@ -245,12 +248,14 @@ def parse(
         SystemExit: after `--help`.
     """
     start, box = fields.flags(default, extra), io.StringIO()
+    described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
+    columns = contextlib.nullcontext() if HELP & set(argv) else _unwrapped()
     try:
-        with contextlib.redirect_stderr(box), contextlib.nullcontext() if HELP & set(argv) else _unwrapped():
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), columns:
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
-                description=text,
+                description=_Described.MARK,
                 args=list(argv),
                 default=start,
                 return_unknown_args=True,
@@ -263,6 +268,27 @@ def parse(
     if unknown:
         raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start), default))
     return fields.rebuilt(default, parsed)
+
+
+class _Described:
+    """Stream for tyro's help, which would print a description as one long line: it gets it wrapped.
+
+    Args:
+        stream: where the help goes.
+        text: the description.
+    """
+
+    MARK = "DESCRIPTION"
+
+    def __init__(self, stream: Any, text: str) -> None:
+        self.stream, self.text = stream, text
+
+    def write(self, words: str) -> int:
+        """Write words, with the text in the place of the mark."""
+        return self.stream.write(words.replace(self.MARK, self.text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 HELP = {"-h", "--help"}

@@ -20,10 +20,11 @@ def no_such_field(cls: type, prefix: str, name: Any, value: Any) -> str:
         value: its value.
     """
     known = [f.name for f in dataclasses.fields(cls)]
-    text = name if isinstance(name, str) else shown(name)
-    near = difflib.get_close_matches(text, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else _place(cls, text, value)
-    return f"{prefix}{text}: no such field; {hint}known are {', '.join(known)}"
+    if not isinstance(name, str):
+        return f"{prefix}{shown(name)}: no such field; known are {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else _place(cls, name, value)
+    return f"{prefix}{name}: no such field; {hint}known are {', '.join(known)}"
 
 
 def _place(cls: type, name: str, value: Any) -> str:

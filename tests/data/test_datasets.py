@@ -361,11 +361,12 @@ def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, members: dic
 
 def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
     one, huge = member(np.array([1])), member(shape=(10**15,), kind="<i8")
+    ten = Dataset("ten", np.zeros((10, 1, 4, 4), np.uint8), np.zeros(10, np.int64), 8, ("a",))
     path = packed(tmp_path / "split.npz", train_0=huge, test_0=one)
     with pytest.raises(ConfigError, match=r"^partition.path: '.*split.npz' is no readable .*train_0.npy promises 8000"):
-        read_split(path, 1, 10)
+        read_split(path, 1, ten)
     path = packed(tmp_path / "split.npz", train_0=member(np.array([0])), test_0=one, notes=huge)
-    assert [len(lists[0]) for lists in read_split(path, 1, 10)] == [1, 1, 0], "what is not needed is not read"
+    assert [len(lists[0]) for lists in read_split(path, 1, ten)] == [1, 1, 0], "what is not needed is not read"
 
 
 def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
