@@ -57,7 +57,10 @@ def make_link(kind: str = "awgn", **options: Any) -> Link:
     known = link_options(kind)
     for name, value in options.items():
         if name not in known:
-            raise ValueError(f"{name}: {value!r} is not for {kind}, which takes {', '.join(known) or 'no options'}")
+            others = [other for other in LINKS.names() if name in link_options(other)]
+            hint = f"; it is for {', '.join(others)}" if others else ""
+            takes = ", ".join(known) or "no options"
+            raise ValueError(f"{name}: {value!r} is not for {kind}, which takes {takes}{hint}")
     link = LINKS.get(kind)
     return link(link.Options(**options))
 

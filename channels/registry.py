@@ -113,12 +113,8 @@ class Registry(Generic[T]):
         if name in self._added:
             return self._added[name]
         if name not in self._builtin:
-            raise ValueError(self.unknown(name))
+            raise ValueError(f"{self.kind}: {unknown(name, self.names())}")
         return _imported(self._builtin[name])
-
-    def unknown(self, name: str) -> str:
-        """Return the error message for an unknown name, in one line."""
-        return f"{self.kind} {unknown(name, self.names())}"
 
 
 def unknown(name: str, known: Sequence[str]) -> str:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from channels.registry import Registry
+from channels.registry import Registry, unknown
 from semcom.config import ConfigError
 
 T = TypeVar("T")
 
 
-def find(registry: Registry[T], name: str) -> T:
-    """Return the entry called `name`. Raises ConfigError, in the registry's own words, for a name that is not known."""
-    try:
-        return registry.get(name)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+def find(registry: Registry[T], name: str, field: str | None = None) -> T:
+    """Return the entry called `name`.
+
+    Args:
+        registry: where it is looked for.
+        name: of the entry.
+        field: what the user wrote the name into, as a flag spells it (None: the registry's word for an entry).
+
+    Raises:
+        ConfigError: nothing is called so; the known names are listed.
+    """
+    if name not in registry:
+        raise ConfigError(f"{field or registry.kind}: {unknown(name, registry.names())}")
+    return registry.get(name)

@@ -11,7 +11,7 @@ import itertools
 import re
 import textwrap
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -61,15 +61,17 @@ def explained(value: Any, text: str) -> tuple[str, str]:
     return text.replace(found.group(), ""), found.group(1)
 
 
-def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None) -> Any:
+def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()) -> Any:
     """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
 
     Every field carries its explanation and its default. The `options` of a section are flags of the section itself,
-    `hyper` is spelled `method`.
+    `hyper` is spelled `method`. The metadata of a field that holds a section may name some of its fields `hidden`:
+    they are no flags.
 
     Args:
         part: the instance.
         extra: further flags, name -> (type, default).
+        hidden: fields that are no flags.
     """
     cls, known = type(part), docstrings(type(part))
     hints = typing.get_type_hints(cls, include_extras=True)
@@ -77,10 +79,10 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None) -> Any:
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if dataclasses.is_dataclass(value):
-            inner = flags(value)
+            inner = flags(value, hidden=field.metadata.get("hidden", ()))
             name = {"options": "", "hyper": "method"}.get(field.name, field.name)
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
-        elif field.name in HIDDEN or (hints[field.name] is Any and value is None):
+        elif field.name in (*HIDDEN, *hidden) or (hints[field.name] is Any and value is None):
             made.append((field.name, Annotated[Any, tyro.conf.Suppress], value))
         else:
             text, default = explained(value, known.get(field.name, ""))

@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import io
 import json
 import os
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +23,12 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from semcom.cli import fields
+from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig, from_dict
 from semcom.config.checks import check_types
 from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
-from semcom.runs.owners import KINDS, REGISTRIES, options, options_class, owner, put, with_options
+from semcom.runs.owners import KINDS, REGISTRIES, options, owner, put, takers, with_options
 from semcom.runs.plugins import load_plugins
 from semcom.runs.stop import Stopped
 
@@ -260,12 +263,14 @@ def parse(
         SystemExit: after `--help`.
     """
     start, box = fields.flags(default, extra), io.StringIO()
+    described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
+    columns = contextlib.nullcontext() if HELP & set(argv) else _unwrapped()
     try:
-        with contextlib.redirect_stderr(box), contextlib.nullcontext() if HELP & set(argv) else _unwrapped():
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), columns:
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
-                description=text,
+                description=_Described.MARK,
                 args=list(argv),
                 default=start,
                 return_unknown_args=True,
@@ -278,6 +283,27 @@ def parse(
     if unknown:
         raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start), default))
     return fields.rebuilt(default, parsed)
+
+
+class _Described:
+    """Stream for tyro's help, which would print a description as one long line: it gets it wrapped.
+
+    Args:
+        stream: where the help goes.
+        text: the description.
+    """
+
+    MARK = "DESCRIPTION"
+
+    def __init__(self, stream: Any, text: str) -> None:
+        self.stream, self.text = stream, text
+
+    def write(self, words: str) -> int:
+        """Write words, with the text in the place of the mark."""
+        return self.stream.write(words.replace(self.MARK, self.text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
 
 HELP = {"-h", "--help"}
@@ -326,10 +352,8 @@ def _of_others(word: str, config: Any) -> str:
     if not known or (section == "method" and config.hyper is None):
         return ""
     name = name.replace("-", "_")
-    classes = [options_class(section, other) for other in REGISTRIES[section].names()]
-    if not any(name == f.name for cls in classes for f in dataclasses.fields(cls)):
-        return ""
-    return not_taken(section, name, owner(config, section), type(options(config, section)))
+    others = takers(section, name)
+    return not_taken(section, name, owner(config, section), type(options(config, section)), others) if others else ""
 
 
 def _unknown(word: str, known: Sequence[str], config: Any) -> str:

@@ -6,14 +6,13 @@ import dataclasses
 import importlib
 import inspect
 import os
-import shutil
-import textwrap
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
+from semcom.cli.text import hanging
 from semcom.config import FINISH, ConfigError, DataConfig
 from semcom.config.checks import wording
 from semcom.config.options import spelled
@@ -28,8 +27,6 @@ if typing.TYPE_CHECKING:
 
 COST = "cost: samples that pass through the encoder in training, all runs together; a bench measures them per second."
 """Below the scales of an experiment."""
-WIDEST = 120
-"""Columns of text where the terminal has more, or where there is none."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
     "channels": "channels:LINKS",
@@ -251,12 +248,3 @@ def _head(name: str, text: str, whole: bool = False) -> list[str]:
 
 def _facts(facts: Mapping[str, str]) -> list[str]:
     return [line for key, text in facts.items() for line in hanging(f"{key:<10}", text)]
-
-
-def hanging(start: str, text: str) -> list[str]:
-    """Return lines that fit the terminal: the text right of `start`."""
-    width = min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns)
-    indent = " " * len(start)
-    return textwrap.wrap(
-        text, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    ) or [start.rstrip()]

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from semcom.cli.text import terminal
+
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
     from semcom.data.split import Split
@@ -80,7 +82,10 @@ def _table(
 
 
 def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
-    """Return how many images each client has in each part, and how many training images of each class, as text."""
+    """Return how many images each client has in each part, and how many training images of each class, as text.
+
+    Where a line would be wider than the terminal, the table has the smallest, the median and the largest client.
+    """
     import numpy as np
 
     parts = {name: lists for name, lists in vars(split).items() if any(map(len, lists))}
@@ -88,8 +93,21 @@ def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
     counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
     rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
     lines = _table("client", [str(client) for client in clients], rows, [*parts, *classes], width=6)
+    if len(lines[0]) > terminal():
+        whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
+        return "\n".join([*_split_summary(parts, labels), f"{len(split.train):,} clients; {whole}"])
     left = len(split.train) - len(clients)
     return "\n".join([*lines, *([f"and {left:,} more clients"] if left else [])])
+
+
+def _split_summary(parts: Mapping[str, Sequence[Indices]], labels: Indices) -> list[str]:
+    """Return the lines of a table over all clients: images in each part, and classes among the training images."""
+    import numpy as np
+
+    each = {f"{name} images": [len(indices) for indices in lists] for name, lists in parts.items()}
+    each["classes in training"] = [len(np.unique(labels[indices])) for indices in parts["train"]]
+    rows = [[f"{value:g}" for value in (min(n), float(np.median(n)), max(n))] for n in each.values()]
+    return _table("per client", list(each), rows, ["min", "median", "max"], width=6)
 
 
 def time_table(seconds: Mapping[str, float]) -> str:

@@ -31,14 +31,14 @@ class SplitFlags:
     `semcom train --partition.kind file --partition.path OUT` trains on what was written.
     """
 
-    data: DataConfig = field(default_factory=DataConfig)
+    data: DataConfig = field(default_factory=DataConfig, metadata={"hidden": ("size",)})
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     clients: int = 20
     """K: number of clients, new ones included."""
     seed: int = 0
     """Seed from which the division follows."""
     out: str | None = None
-    """File that is written, an .npz: train_0, test_0, train_1, ... are indices of images."""
+    """File that is written, an .npz that is not there yet: train_0, test_0, train_1, ... are indices of images."""
     from_pfllib: str | None = None
     """Folder of a dataset that PFLlib has divided: its division is written (None: one is drawn)."""
     plugins: tuple[str, ...] = ()
@@ -51,15 +51,24 @@ def read_flags(early: flags.Early) -> SplitFlags:
     config = with_options(flags.with_owners(RunConfig(), flags.read_kinds(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
-    if wanted.out is None:
-        raise ConfigError("out: None is no file; give the path of the .npz that is to be written")
-    if os.path.isdir(os.path.expanduser(wanted.out)):
-        raise ConfigError(f"out: {wanted.out!r} is a folder; give the path of the .npz that is to be written")
-    if wanted.data.size != SIDE:
-        raise ConfigError(f"data.size: {wanted.data.size} has no effect on who owns which images; leave it out")
+    _check_out(wanted.out)
     if wanted.from_pfllib is not None:
         _refuse_beside_pfllib(wanted, SplitFlags(partition=with_options(RunConfig()).partition))
     return wanted
+
+
+def _check_out(out: str | None) -> None:
+    """Raise ConfigError for a file that cannot be written, or that is there already."""
+    wanted = "give the path of the .npz that is to be written"
+    if out is None:
+        raise ConfigError(f"out: no file is named; {wanted}")
+    path = os.path.expanduser(out)
+    if os.path.isdir(path):
+        raise ConfigError(f"out: {out!r} is a folder; {wanted}")
+    if not path.endswith(".npz"):
+        raise ConfigError(f"out: {out!r} does not end in .npz; {wanted}")
+    if os.path.exists(path):
+        raise ConfigError(f"out: {out!r} is there already; remove it, or give another path")
 
 
 def split(wanted: SplitFlags) -> None:
@@ -86,7 +95,7 @@ def split(wanted: SplitFlags) -> None:
         made = partition(dataset, config.partition, config.clients, config.seed)
     else:
         dataset, made = _from_pfllib(wanted.from_pfllib, config)
-    out = write_split(os.path.expanduser(wanted.out), made)
+    out = write_split(os.path.expanduser(wanted.out), made, dataset)
     print(split_table(made, dataset.labels, dataset.classes))
     data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
     flags = f"{data} --clients {len(made.train)} --seed {wanted.seed} --partition.kind file --partition.path {out}"

@@ -117,7 +117,8 @@ def _check_fields(part: Any, prefix: str) -> None:
     for name, hint in typing.get_type_hints(type(part)).items():
         value = getattr(part, name)
         if not dataclasses.is_dataclass(hint) and not _fits(value, hint):
-            raise ConfigError(f"{spelled(prefix + name)}: {shown(value)} is not {wording(hint)}")
+            several = f"; write [{shown(value)}]" if _fits((value,), hint) else ""
+            raise ConfigError(f"{spelled(prefix + name)}: {shown(value)} is not {wording(hint)}{several}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -6,12 +6,27 @@ configuration is what is stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+from semcom.config.errors import ConfigError
+from semcom.config.misplaced import no_such_field
+
+
+class Section:
+    """Base of the sections of a configuration: an argument that is no field of it is refused in one line."""
+
+    def __new__(cls, *args: Any, **given: Any) -> Self:
+        """Check the names of the arguments. Raises ConfigError for one that is no field."""
+        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]  # its subclasses are dataclasses
+        for name in given:
+            if name not in known:
+                raise ConfigError(no_such_field(cls, f"{cls.__name__}.", name, given[name]))
+        return super().__new__(cls)
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Section):
     """The images of a run."""
 
     name: str = "digits"
@@ -25,7 +40,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class PartitionConfig:
+class PartitionConfig(Section):
     """The division of the images over the clients."""
 
     kind: str = "shots"
@@ -41,7 +56,7 @@ class PartitionConfig:
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Section):
     """The split model: semantic encoder at the client, semantic decoder (head) at the base station."""
 
     encoder: str = "dcgan"
@@ -55,7 +70,7 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class ChannelConfig:
+class ChannelConfig(Section):
     """The link between encoder and head. SNR is per complex symbol, as `docs/channels.md` defines it."""
 
     kind: str = "awgn"
@@ -71,7 +86,7 @@ class ChannelConfig:
 
 
 @dataclass(frozen=True)
-class AirConfig:
+class AirConfig(Section):
     """The exchange of all but features and gradients (parameters, prototypes), and how it is counted."""
 
     parameters: Literal["ideal", "analog"] = "ideal"
@@ -87,7 +102,7 @@ class AirConfig:
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(Section):
     """The schedule and the optimiser, the same for every method unless the user or the preset says otherwise."""
 
     rounds: int | None = None
@@ -127,7 +142,7 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
-class FinishConfig:
+class FinishConfig(Section):
     """The last stage: what each client trains for itself after the rounds, by an optimiser without a schedule."""
 
     kind: str | None = None
@@ -142,7 +157,7 @@ class FinishConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Section):
     """One run: a method on data, divided over clients, through a channel."""
 
     method: str = "fedcl"

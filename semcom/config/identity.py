@@ -10,8 +10,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.config.errors import ConfigError, shown
+from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
+from semcom.config.misplaced import no_such_field, not_a_section
 from semcom.config.options import plain, spelled
 
 NOT_IDENTITY = (
@@ -60,13 +61,12 @@ def _whole(values: Any) -> RunConfig:
 def _build(cls: type, values: Any, prefix: str) -> Any:
     """Build an instance of dataclass `cls` from a mapping; lists become tuples, and nested sections are built too."""
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{prefix.rstrip('.') or 'config'}: {shown(values)} is not a table of fields")
+        raise ConfigError(not_a_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
     built, hints = {}, typing.get_type_hints(cls)
     for name, value in values.items():
         if not isinstance(name, str) or name not in known:
-            given = name if isinstance(name, str) else shown(name)
-            raise ConfigError(f"{prefix}{given}: no such field; known are {', '.join(known) or 'none'}")
+            raise ConfigError(no_such_field(cls, prefix, name, value))
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
             value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")

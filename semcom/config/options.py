@@ -12,7 +12,7 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -26,7 +26,9 @@ NOT_ZERO = Rule(lambda v: v != 0, "anything but 0")
 """Rule on a weight without which what belongs to it has no effect."""
 
 
-def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
+def build_options(
+    cls: type, given: Any, section: str, owner: str, takers: Callable[[str], Sequence[str]] = lambda name: ()
+) -> Any:
     """Return the options of an owner: an instance of its dataclass.
 
     Args:
@@ -34,6 +36,7 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
         given: None, a mapping of some of its fields, or an instance.
         section: what the flags begin with: "method", "channel", "partition" or "data".
         owner: name of what takes the options, for the error.
+        takers: gives the names of those that take an option, for the error too.
 
     Raises:
         ConfigError: `given` is something else, or has a field that the owner does not take.
@@ -49,17 +52,19 @@ def build_options(cls: type, given: Any, section: str, owner: str) -> Any:
         raise ConfigError(f"{field}: {shown(given)} is not a table of fields, nor the options of {owner}")
     for name in given or {}:
         if not isinstance(name, str) or name not in known:
-            raise ConfigError(not_taken(section, name if isinstance(name, str) else shown(name), owner, cls))
+            text = name if isinstance(name, str) else shown(name)
+            raise ConfigError(not_taken(section, text, owner, cls, takers(text)))
     try:
         return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
     except RecursionError:
         raise ConfigError(f"{section}: lists within lists are nested too deep for any option") from None
 
 
-def not_taken(section: str, name: str, owner: str, cls: type) -> str:
-    """Return the error message for an option that an owner does not take."""
+def not_taken(section: str, name: str, owner: str, cls: type, takers: Sequence[str]) -> str:
+    """Return the error message for an option that an owner does not take, with those of its kind that do."""
     takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
-    return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}"
+    others = f"; it is for {', '.join(takers)}" if takers else ""
+    return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}{others}"
 
 
 def plain(value: Any, hint: Any = Any) -> Any:

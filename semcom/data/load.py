@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from channels.registry import unknown
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
 from semcom.data.dataset import Dataset
@@ -46,7 +47,8 @@ def read(config: DataConfig) -> Dataset:
         return read_folder(path, config.size)
     if os.path.isfile(path) or path.suffix == ".npz":
         return read_npz(path)
-    raise ConfigError(f"data.name: {DATASETS.unknown(config.name)}, or the path of an .npz file or of an image folder")
+    names = unknown(config.name, DATASETS.names())
+    raise ConfigError(f"data.name: {names}, or the path of an .npz file or of an image folder")
 
 
 def _loader(config: DataConfig) -> Callable[[str | None], Any]:

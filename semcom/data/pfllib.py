@@ -30,17 +30,25 @@ CLOSE = 0.01
 """Largest distance of a pixel from a whole number of 0 to 255."""
 
 
+LAYOUT = "as PFLlib divides a dataset: train/0.npz, train/1.npz, ..., test/0.npz, test/1.npz, ... and config.json"
+"""What is looked for in a folder."""
+
+
 def client_files(folder: str) -> dict[str, list[Path]]:
     """Return the files of each part, `train` and `test`, a client's after the other's.
 
-    Raises ConfigError if a part, or a client's file, is missing.
+    Raises ConfigError if the folder, a part, or a client's file is missing.
     """
     path = Path(os.path.expanduser(folder))
+    if not os.path.isdir(path):
+        what = "is a file" if os.path.exists(path) else "is not there"
+        raise ConfigError(f"from-pfllib: {folder!r} {what}; give a folder {LAYOUT}")
     clients = _clients(folder, path)
     files = {part: [path / part / f"{client}.npz" for client in range(clients)] for part in ("train", "test")}
     missing = [file for part in files.values() for file in part if not file.is_file()]
     if missing:
-        raise ConfigError(f"from-pfllib: {folder!r} divides the data over {clients} clients, but has no {missing[0]}")
+        wanted = f"{missing[0].relative_to(path)}; give a folder {LAYOUT}"
+        raise ConfigError(f"from-pfllib: {folder!r} divides the data over {clients} clients, but has no {wanted}")
     return files
 
 
@@ -100,7 +108,7 @@ def _clients(folder: str, path: Path) -> int:
     """Return the number of clients: of the files in `train`, and of config.json, if there is one."""
     here = sum(name.endswith(".npz") for name in os.listdir(path / "train")) if (path / "train").is_dir() else 0
     if not here:
-        raise ConfigError(f"from-pfllib: {folder!r} has no train/0.npz; give a dataset's folder of PFLlib")
+        raise ConfigError(f"from-pfllib: {folder!r} has no train/0.npz; give a folder {LAYOUT}")
     try:
         told = json.loads((path / "config.json").read_text(encoding="utf-8")).get("num_clients", here)
     except FileNotFoundError:

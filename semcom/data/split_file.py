@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,24 +31,39 @@ class File(Partition):
         def check(self) -> None:
             """Raise ValueError where no file is named."""
             if self.path is None:
-                raise ValueError("path: None is no file; partition.kind 'file' needs the path of an .npz")
+                raise ValueError("path: no file is named; partition.kind 'file' needs the path of an .npz")
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
         """Read the split from the file; nothing is drawn."""
-        return Split(*read_split(self.options.path, clients, len(dataset.images)))
+        return Split(*read_split(self.options.path, clients, dataset))
 
 
-def is_list(name: str) -> bool:
-    """Return whether an array of such a file is one of its lists."""
-    return name.startswith(("train_", "test_", "validation_"))
+NAME, IMAGES, LABELS = "data_name", "data_images", "data_labels"
+"""Arrays that say which dataset a file divides: its name, its number of images, the digest of its labels."""
 
 
-def write_split(path: str | Path, split: Split) -> Path:
+def is_read(name: str) -> bool:
+    """Return whether an array of such a file is one of its lists, or says which dataset they are of."""
+    return name.startswith(("train_", "test_", "validation_")) or name in (NAME, IMAGES, LABELS)
+
+
+def about(dataset: Dataset) -> dict[str, str]:
+    """Return what a file says of its dataset; of a dataset in a file, the name is that of the file without its folder.
+
+    So the content of a split does not depend on where its images lie.
+    """
+    labels = hashlib.sha256(dataset.labels.astype("<i8").tobytes()).hexdigest()
+    return {NAME: Path(dataset.name).name, IMAGES: str(len(dataset.images)), LABELS: labels}
+
+
+def write_split(path: str | Path, split: Split, dataset: Dataset) -> Path:
     """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads.
+
+    Beside these lists it says which dataset they are of (`about`).
 
     Returns the path. Raises OSError if it could not be written; what lay there is then still there.
     """
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Any] = dict(about(dataset))
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
         if len(validation):
@@ -55,13 +71,14 @@ def write_split(path: str | Path, split: Split) -> Path:
     return write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
 
 
-def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, Lists]:
+def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists, Lists]:
     """Return training, test and validation indices of an .npz with train_0, test_0, ... (validation_k is optional).
 
-    Raises ConfigError if it is missing or damaged, is not for that many clients, or holds indices that are not
-    whole numbers below `images`, or that occur twice within a client.
+    Raises ConfigError if it is missing or damaged, says that it divides another dataset, is not for that many clients,
+    or holds indices that are not whole numbers below the number of images, or that occur twice within a client.
     """
-    arrays = read_archive(Path(os.path.expanduser(path)), f"partition.path: {path!r}", is_list)
+    arrays = read_archive(Path(os.path.expanduser(path)), f"partition.path: {path!r}", is_read)
+    _check_dataset(path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset)
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:
         raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")
@@ -72,7 +89,7 @@ def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, List
         if missing:
             raise ConfigError(f"partition.path: {path!r} has no {missing[0]}")
         nothing = np.empty(0, dtype=np.int64)
-        parts[part] = tuple(_check_indices(path, key, arrays.get(key, nothing), images) for key in keys)
+        parts[part] = tuple(_check_indices(path, key, arrays.get(key, nothing), len(dataset.images)) for key in keys)
     for client, lists in enumerate(zip(*parts.values(), strict=True)):
         if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
             raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
@@ -82,6 +99,21 @@ def read_split(path: str, clients: int, images: int) -> tuple[Lists, Lists, List
             if np.isin(indices, learned).any():
                 raise ConfigError(f"partition.path: {path!r} has a training image of some client in {part}_{client}")
     return parts["train"], parts["test"], parts["validation"]
+
+
+def _check_dataset(path: str, told: dict[str, str], dataset: Dataset) -> None:
+    """Raise ConfigError where a file says that it divides another dataset; of what it does not say, nothing is known.
+
+    The same images have several names, and count as the same.
+    """
+    here = about(dataset)
+    if any(key in told and told[key] != here[key] for key in (IMAGES, LABELS)):
+        there, given = (
+            f"{known.get(NAME, 'a dataset without a name')} "
+            f"({known.get(IMAGES, '?')} images, labels {known.get(LABELS, '?')[:8]})"
+            for known in (told, here)
+        )
+        raise ConfigError(f"partition.path: {path!r} divides {there}, and data.name is {given}; name the same data")
 
 
 def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:

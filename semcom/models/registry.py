@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from channels.registry import Registry
 from semcom.config import ConfigError
+from semcom.registry import find
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,10 +64,9 @@ def check_features(names: Sequence[str], features: int) -> None:
     """Check that d is what the encoders of a run give.
 
     Raises:
-        ConfigError: one of them ends in another number, or two of them in different ones.
-        ValueError: an encoder is unknown.
+        ConfigError: an encoder is unknown, one of them ends in another number, or two of them in different ones.
     """
-    ends = {name: own for name in names if (own := own_features(ENCODERS.get(name))) is not None}
+    ends = {name: own for name in names if (own := own_features(find(ENCODERS, name, "model.encoder"))) is not None}
     if len(set(ends.values())) > 1:
         given = " and ".join(f"{name} {own}" for name, own in ends.items())
         raise ConfigError(f"model.encoder: the clients need one number of features; these give: {given}")

@@ -26,7 +26,7 @@ from semcom.config.options import spelled
 from semcom.data.archive import size_of_archive
 from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, image_files
-from semcom.data.split_file import is_list
+from semcom.data.split_file import is_read
 from semcom.engine.host.memory import free_memory
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
@@ -65,7 +65,7 @@ def check_size(config: Resolved) -> None:
     for path in (config.data.name, config.new_data or ""):
         if os.path.isabs(path) and os.path.isdir(path):
             check_images(config.data.size, len(image_files(Path(path))), 3)
-    check_archive("partition.path", getattr(config.partition.options, "path", None), is_list)
+    check_archive("partition.path", getattr(config.partition.options, "path", None), is_read)
     if config.processes > 1:
         check_processes("processes", config.processes, CLIENT * sum(clients.values()))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from channels import LINKS
@@ -16,6 +17,7 @@ from semcom.config import RunConfig
 from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.registry import METHODS
+from semcom.registry import find
 
 R = TypeVar("R", bound=RunConfig)
 
@@ -30,25 +32,37 @@ KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kin
 """Section -> its field that names the owner."""
 
 
+def owner_field(section: str) -> str:
+    """Return the field that names the owner of a section's options, as a flag spells it."""
+    return f"{section}.{KINDS[section]}" if section in KINDS else section
+
+
 def owner(config: RunConfig, section: str) -> str:
     """Return the name of what owns the options of a section."""
     return config.method if section == "method" else getattr(getattr(config, section), KINDS[section])
 
 
 def options_class(section: str, name: str) -> type:
-    """Return the dataclass of the options that `name` takes. Raises ValueError for a name that is not known.
+    """Return the dataclass of the options that `name` takes. Raises ConfigError for a name that is not known.
 
     A dataset that is not registered is a file or a folder, which takes none.
     """
     if section == "data" and name not in DATASETS:
         return BaseOptions
-    return getattr(REGISTRIES[section].get(name), "Hyper" if section == "method" else "Options", BaseOptions)
+    entry = find(REGISTRIES[section], name, owner_field(section))
+    return getattr(entry, "Hyper" if section == "method" else "Options", BaseOptions)
+
+
+def takers(section: str, option: str) -> list[str]:
+    """Return the names of those in a section that take an option."""
+    classes = {name: options_class(section, name) for name in REGISTRIES[section].names()}
+    return [name for name, cls in classes.items() if option in (f.name for f in dataclasses.fields(cls))]
 
 
 def with_options(config: R) -> R:
     """Return a configuration whose options are instances of their owners' dataclasses.
 
-    Raises ValueError for an owner that is not known, ConfigError for an option that its owner does not take.
+    Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
     """
     for section in REGISTRIES:
         config = put(config, section, _built(config, section))
@@ -57,7 +71,8 @@ def with_options(config: R) -> R:
 
 def _built(config: RunConfig, section: str) -> Any:
     name = owner(config, section)
-    return build_options(options_class(section, name), options(config, section), section, name)
+    cls, given = options_class(section, name), options(config, section)
+    return build_options(cls, given, section, name, partial(takers, section))
 
 
 def options(config: RunConfig, section: str) -> Any:

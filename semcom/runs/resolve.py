@@ -15,6 +15,7 @@ from semcom.engine.links import build_link
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
+from semcom.registry import find
 from semcom.runs import finish, idle
 from semcom.runs.contents import locate
 from semcom.runs.limits import check_size
@@ -64,7 +65,7 @@ def _resolve(request: RunConfig) -> Resolved:
     link = build_link(config)
     idle.check(config, method, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
-    HEADS.get(config.model.head)
+    find(HEADS, config.model.head, "model.head")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)

@@ -74,7 +74,7 @@ def test_a_killed_process_is_told_and_sits_out(others: set[psutil.Process]) -> N
 
 def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
     (row,) = in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
-    assert "encoder 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
+    assert "model.encoder: 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
 
 
 def test_a_process_ends_when_its_parent_is_killed() -> None:
@@ -148,8 +148,8 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
         ("scale --methods local", "methods: 'local' is not one of fedavg, fedproto, fedcl"),
         ("scale --clients 99", "clients: 99 is less than the 100 that it is measured against"),
         ("scale --rounds 0", "rounds: 0 is not a whole number of at least 1"),
-        ("arms", "bench 'arms' is unknown: known are engine, scale, channels, methods"),
-        ("egnine", "bench 'egnine' is unknown: did you mean 'engine'?"),
+        ("arms", "bench: 'arms' is unknown: known are engine, scale, channels, methods"),
+        ("egnine", "bench: 'egnine' is unknown: did you mean 'engine'?"),
         ("", "bench: none is given; known are engine, scale"),
     ],
 )

@@ -177,7 +177,7 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
         ({"kind": "rayleigh", "equaliser": "lmmse"}, "equaliser: 'lmmse' is unknown; known are mmse, zf, none"),
         ({"kind": "rayleigh", "coherence": "slot"}, "coherence: 'slot' is unknown; known are symbol, sample, batch, r"),
         ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
-        ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink, power"),
+        ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink, power; it is for rayl"),
         ({"power": "loud"}, "power: 'loud' is unknown; known are normalised, free"),
         ({"kind": "none", "power": "free"}, "power: 'free' is not for none, which takes no options"),
         ({"kind": "digital", "power": "free"}, "power: 'free' is not for digital, which takes downlink, bits"),

@@ -200,7 +200,8 @@ def test_a_run_uses_them_all(plugin: str, tmp_path: Path, monkeypatch: pytest.Mo
         ("--channel.kind scaled --channel.m big", "channel.m: 'big' is not a number"),
         ("--channel.m 2", "channel.m: not for awgn, which takes downlink"),
         ("--partition.each 3", "partition.each: not for shots, which takes ways, shots, ways-spread, shots-spread,"),
-        ("--data.width 3", "data.width: not for digits, which takes no options"),
+        ("--data.width 3", "data.width: not for digits, which takes no options; it is for stripes"),
+        ("--channel.csi ls", "channel.csi: not for awgn, which takes downlink, power; it is for ofdm"),
     ],
 )
 def test_wrong_values_and_flags_of_others(words: str, message: str, plugin: str) -> None:

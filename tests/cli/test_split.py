@@ -17,8 +17,9 @@ from semcom.data.partitions import partition
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs in an empty folder of its own."""
+    """Every test runs in an empty folder of its own, on a terminal of 120 columns."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
 
 
 def told(capsys: pytest.CaptureFixture[str], line: str, status: int = 0) -> list[str]:
@@ -38,7 +39,9 @@ def test_what_is_written_is_what_training_draws(capsys: pytest.CaptureFixture[st
     shares = PartitionConfig(kind="dirichlet", validation=0.2, options={"beta": 0.5, "fraction": 0.1})
     split = partition(dataset, shares, 3, 5)
     with np.load("mine/split.npz") as file:
-        assert sorted(file.files) == sorted(f"{part}_{k}" for part in ("train", "test", "validation") for k in range(3))
+        lists = [f"{part}_{k}" for part in ("train", "test", "validation") for k in range(3)]
+        assert sorted(file.files) == sorted([*lists, "data_name", "data_images", "data_labels"])
+        assert (str(file["data_name"]), str(file["data_images"])) == ("digits", "1797")
         for client in range(3):
             for part, lists in vars(split).items():
                 assert file[f"{part}_{client}"].tolist() == lists[client].tolist()
@@ -66,6 +69,50 @@ def test_of_many_clients_the_first_are_shown(capsys: pytest.CaptureFixture[str])
     lines = told(capsys, "split --clients 130 --partition.kind iid --out split.npz")
     assert len(lines) == 1 + 100 + 1 + 1 and lines[101] == "and 30 more clients"
     assert sum(int(line.split()[1]) for line in lines[1:101]) == pytest.approx(100 * 1797 * 0.75 / 130, abs=100)
+
+
+def test_a_table_that_is_too_wide_is_summed_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = "split --clients 4 --partition.kind dirichlet --partition.beta 0.3 --partition.validation 0.2 --out"
+    whole = told(capsys, f"{request} a.npz")
+    monkeypatch.setenv("COLUMNS", str(len(whole[0])))
+    assert told(capsys, f"{request} b.npz")[:5] == whole[:5], "it just fits"
+    monkeypatch.setenv("COLUMNS", str(len(whole[0]) - 1))
+    lines = told(capsys, f"{request} c.npz")
+    assert lines[0].split() == ["per", "client", "min", "median", "max"]
+    clients = np.array(
+        [[int(cell) for cell in line.split()[1:]] for line in whole[1:5]]
+    )  # train, test, validation, 0-9
+    columns = {"train images": clients[:, 0], "test images": clients[:, 1], "validation images": clients[:, 2]}
+    columns["classes in training"] = (clients[:, 3:] > 0).sum(1)
+    for line, (title, numbers) in zip(lines[1:5], columns.items(), strict=True):
+        assert line.startswith(title)
+        assert [float(cell) for cell in line[len(title) :].split()] == [min(numbers), np.median(numbers), max(numbers)]
+    width = len(whole[0])
+    assert lines[5] == f"4 clients; one line for each, with 10 classes, takes {width} columns"
+    assert max(map(len, lines[:5])) < 80
+
+
+def test_a_split_is_refused_where_the_data_are_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pfllib(tmp_path)
+    told(capsys, "split --from-pfllib set --data.name set.npz --out split.npz")
+    file = "--clients 2 --partition.kind file --partition.path split.npz"
+    (line,) = told(capsys, f"train local --data.name digits {file} --train.rounds 1", status=2)
+    path = str(tmp_path / "split.npz")
+    assert line.startswith(f"semcom: error: partition.path: {path!r} divides set.npz (40 images, labels ")
+    assert ", and data.name is digits (1797 images, labels " in line
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_help_fits_the_terminal(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = told(capsys, "split --help")
+    assert max(map(len, lines)) <= columns and lines[2].startswith("Divide a dataset over clients as `semcom train`")
+    text = "\n".join(lines)
+    assert "\n\n\n" not in text and "--data.root" in text and "--data.size" not in text
 
 
 def pfllib(root: Path, clients: int = 2) -> list[list[int]]:
@@ -100,15 +147,21 @@ def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "out: None is no file; give the path of the .npz that is to be written"),
+        ("", "out: no file is named; give the path of the .npz that is to be written"),
+        ("--out x", "out: 'x' does not end in .npz; give the path of the .npz that is to be written"),
+        ("--out x.npy", "out: 'x.npy' does not end in .npz; give the path"),
+        ("--out x.npz --new-clients 3", "--new-clients: no such flag; did you mean --clients?"),
         ("--out .", "out: '.' is a folder; give the path"),
         ("set", "split: 'set' is not expected here; flags begin with --"),
         ("--out x.npz --clients 0", "clients: 0"),
         ("--out x.npz --partition.kind iid --partition.ways 3", "partition.ways: not for iid"),
         ("--out x.npz --partition.scarce-fraction 0.5", "partition.scarce-fraction: 0.5 has no effect"),
-        ("--out x.npz --data.size 64", "data.size: 64 has no effect on who owns which images; leave it out"),
+        ("--out x.npz --data.size 64", "--data.size: no such flag; those of data are --data.name, --data.root"),
         ("--out x.npz --train.lr 1", "--train.lr: no such flag"),
-        ("--out x.npz --from-pfllib none", "from-pfllib: 'none' has no train/0.npz; give a dataset's folder of PFLlib"),
+        (
+            "--out x.npz --from-pfllib none",
+            "from-pfllib: 'none' is not there; give a folder as PFLlib divides a dataset",
+        ),
         ("--out x.npz --from-pfllib none --clients 3", "clients: 3 has no effect with from-pfllib, whose folder says"),
         ("--out x.npz --from-pfllib none --seed 3", "seed: 3 has no effect with from-pfllib"),
         ("--out x.npz --from-pfllib none --partition.kind iid", "partition.kind: 'iid' has no effect with from-pfllib"),
@@ -119,6 +172,13 @@ def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: 
 def test_a_wrong_request_is_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = told(capsys, f"split {words}", status=2)
     assert line.startswith(f"semcom: error: {message}") and not Path("x.npz").exists()
+
+
+def test_a_file_that_is_there_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("x.npz").write_bytes(b"precious")
+    (line,) = told(capsys, "split --clients 2 --out x.npz", status=2)
+    assert line == "semcom: error: out: 'x.npz' is there already; remove it, or give another path"
+    assert Path("x.npz").read_bytes() == b"precious"
 
 
 def test_a_file_of_pfllib_that_is_larger_than_memory_is_refused(

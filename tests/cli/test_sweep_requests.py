@@ -72,13 +72,13 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"figure": "mien"}, "figure 'mien' is unknown: did you mean 'mine'? known are "),
+        ({"figure": "mien"}, "figure: 'mien' is unknown: did you mean 'mine'? known are "),
         ({"figure": "demo"}, "figure: demo of experiment mine shows demo; "),
         (
             {"axis": "partition.ways", "values": "(2, 3)"},
             "figure: mine shows channel.snr_db, and experiment",
         ),
-        ({"method": "fedavgg"}, "method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"method": "fedavgg"}, "method: 'fedavgg' is unknown: did you mean 'fedavg'?"),
         ({"scales": ""}, "scales: mine has none; "),
         ({"values": "(9.0, 9.0)"}, "mine: two runs have the same configuration: fedavg, "),
     ],

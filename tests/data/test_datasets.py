@@ -167,7 +167,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, damage: Callable[[Path], 
 
 def test_names_and_roots_that_are_not_there(tmp_path: Path) -> None:
     line = refused(name="cifar")
-    assert line.startswith("data.name: dataset 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
+    assert line.startswith("data.name: 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
     missing = str(tmp_path / "no")
     assert refused(name="digits", root=missing) == f"data.root: {missing!r} is no folder; name one that exists"
     assert (
@@ -361,11 +361,12 @@ def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, members: dic
 
 def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
     one, huge = member(np.array([1])), member(shape=(10**15,), kind="<i8")
+    ten = Dataset("ten", np.zeros((10, 1, 4, 4), np.uint8), np.zeros(10, np.int64), 8, ("a",))
     path = packed(tmp_path / "split.npz", train_0=huge, test_0=one)
     with pytest.raises(ConfigError, match=r"^partition.path: '.*split.npz' is no readable .*train_0.npy promises 8000"):
-        read_split(path, 1, 10)
+        read_split(path, 1, ten)
     path = packed(tmp_path / "split.npz", train_0=member(np.array([0])), test_0=one, notes=huge)
-    assert [len(lists[0]) for lists in read_split(path, 1, 10)] == [1, 1, 0], "what is not needed is not read"
+    assert [len(lists[0]) for lists in read_split(path, 1, ten)] == [1, 1, 0], "what is not needed is not read"
 
 
 def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
@@ -374,4 +375,4 @@ def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
     )
     os.mkfifo(tmp_path / "set.npz")
     assert refused(name=str(tmp_path / "set.npz")).endswith("is not there; give the path of an .npz file")
-    assert refused(name="/dev/zero").startswith("data.name: dataset '/dev/zero' is unknown")
+    assert refused(name="/dev/zero").startswith("data.name: '/dev/zero' is unknown")

@@ -234,10 +234,38 @@ def test_a_single_sample_stays_in_training() -> None:
 @pytest.mark.parametrize("validation", [0.0, 0.25])
 def test_a_split_survives_its_file(tmp_path: Path, validation: float) -> None:
     split = partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
-    write_split(tmp_path / "split.npz", split)
+    write_split(tmp_path / "split.npz", split, EVEN)
     assert [f.name for f in tmp_path.iterdir()] == ["split.npz"]
     again = partition(EVEN, divided(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
     assert same(split, again)
+
+
+def renamed(dataset: Dataset, name: str) -> Dataset:
+    return dataclasses.replace(dataset, name=name)
+
+
+def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
+    """Of fewer images, or of as many with other labels; the same images under another name are the same."""
+    path = str(tmp_path / "split.npz")
+    write_split(path, partition(EVEN, divided(kind="iid"), 2, 0), renamed(EVEN, "/far/away/even.npz"))
+    config = divided(kind="file", path=path)
+    assert same(partition(renamed(EVEN, "other"), config, 2, 0), partition(EVEN, config, 2, 0))
+    fewer = renamed(toy([60] * 5, [8] * 5), "fewer")
+    turned = dataclasses.replace(EVEN, name="turned", labels=EVEN.labels[::-1].copy())
+    digests = [hashlib.sha256(d.labels.tobytes()).hexdigest()[:8] for d in (EVEN, fewer, turned)]
+    assert len(set(digests)) == 3
+    divides = f"partition.path: {path!r} divides even.npz (400 images, labels {digests[0]}), and data.name is "
+    assert refused(config, 2, fewer) == f"{divides}fewer (340 images, labels {digests[1]}); name the same data"
+    assert refused(config, 2, turned) == f"{divides}turned (400 images, labels {digests[2]}); name the same data"
+
+
+@pytest.mark.parametrize("told", [{}, {"data_name": "set"}, {"data_images": np.int64(400)}, {"labels": [1, 2]}])
+def test_a_file_need_not_say_what_it_divides(tmp_path: Path, told: dict[str, Any]) -> None:
+    path, lists = tmp_path / "split.npz", {"train_0": [0, 1], "test_0": [300]}
+    np.savez(path, **{name: np.array(value) for name, value in {**lists, **told}.items()})
+    assert partition(EVEN, divided(kind="file", path=str(path)), 1, 0).train[0].tolist() == [0, 1]
+    np.savez(path, **lists, data_images=np.array(399))  # but what it says has to hold
+    assert "divides a dataset without a name (399 images, labels ?)" in refused(divided(kind="file", path=str(path)), 1)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +297,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "split.npz").write_text("hello")
     assert "no readable .npz" in refused(divided(kind="file", path=str(tmp_path / "split.npz")), 2)
     assert "is not there" in refused(divided(kind="file", path=str(tmp_path / "other.npz")), 2)
-    assert refused(divided(kind="file"), 2).startswith("partition.path: None")
+    assert refused(divided(kind="file"), 2).startswith("partition.path: no file is named; partition.kind 'file' needs")
 
 
 @pytest.mark.parametrize(
@@ -362,13 +390,13 @@ def test_a_seed_gives_the_split_that_it_always_gave(fields: dict[str, Any], dige
 
 def test_a_file_gives_the_split_that_it_always_gave(tmp_path: Path) -> None:
     path = str(tmp_path / "split.npz")
-    write_split(path, partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=0.25), 4, 7))
+    write_split(path, partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=0.25), 4, 7), EVEN)
     assert digest(partition(EVEN, divided(kind="file", path=path, scarce=(2,)), 4, 3)) == "fab6ca35ee050848"
 
 
 def test_a_validation_part_is_not_taken_off_twice(tmp_path: Path) -> None:
     """What a file has set aside stays what it is; before, the setting was passed over without a word."""
     path = str(tmp_path / "split.npz")
-    write_split(path, partition(EVEN, divided(kind="iid", validation=0.25), 4, 7))
+    write_split(path, partition(EVEN, divided(kind="iid", validation=0.25), 4, 7), EVEN)
     message = refused(divided(kind="file", path=path, validation=0.5), 4)
     assert message.startswith("partition.validation: 0.5 has no effect: 'file' has set a part aside itself")

@@ -281,9 +281,11 @@ def test_an_incomplete_folder_is_one_line(tmp_path: Path) -> None:
         return str(stop.value)
 
     folder = written(tmp_path / "set", DATASET, divided(DATASET))
-    assert "has no train/0.npz; give a dataset's folder of PFLlib" in refused(str(tmp_path / "none"))
+    wanted = "give a folder as PFLlib divides a dataset: train/0.npz, train/1.npz, ..., test/0.npz, "
+    for place, what in (("none", "is not there"), ("set/train/0.npz", "is a file"), ("set/test", "has no train/0.npz")):
+        assert refused(str(tmp_path / place)).startswith(f"from-pfllib: {str(tmp_path / place)!r} {what}; {wanted}")
     (tmp_path / "set" / "test" / "2.npz").unlink()
-    assert "over 3 clients, but has no " in refused(folder) and "test/2.npz" in refused(folder)
+    assert f"divides the data over 3 clients, but has no test/2.npz; {wanted}" in refused(folder)
     (tmp_path / "set" / "train" / "2.npz").unlink()
     assert refused(folder) == f"from-pfllib: {folder!r} has files of 2 clients, and 3 in its config.json"
     (tmp_path / "set" / "config.json").write_text("[1")

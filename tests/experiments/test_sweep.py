@@ -336,7 +336,7 @@ def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"variants": ("fedavg", "fedavgg")}, "^method 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"variants": ("fedavg", "fedavgg")}, "^method: 'fedavgg' is unknown: did you mean 'fedavg'?"),
         ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
         ({"vary": {"channel.snr_db": 9.0}}, "^channel.snr_db: mixed varies it over 9.0; give a tuple of values"),
         ({"vary": {"channel.snr_db": ()}}, r"^channel.snr_db: mixed varies it over \(\); give a tuple of values"),

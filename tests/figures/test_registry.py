@@ -31,7 +31,7 @@ def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (source("mien"), "figure 'mien' is unknown: did you mean 'mine'? known are "),
+        (source("mien"), "figure: 'mien' is unknown: did you mean 'mine'? known are "),
         (source("demo"), "figure: demo of experiment mine shows demo; register one of its own"),
         (source("channel-ber"), "figure: channel-ber of experiment mine measures its own numbers; register one"),
         (

@@ -123,7 +123,7 @@ def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(path)
     split = {"kind": "file", "options": {"path": str(path)}}
     assert refused({"plugins": [str(path)]}) == f"plugin: {str(path)!r} is no file"
-    assert refused(tiny(data={"name": str(path)}), run).startswith(f"data.name: dataset {str(path)!r} is unknown")
+    assert refused(tiny(data={"name": str(path)}), run).startswith(f"data.name: {str(path)!r} is unknown")
     assert refused({**tiny(), "partition": split}, run).startswith(f"partition.path: {str(path)!r} is not there")
     assert refused(tiny(out=str(path)), run) == f"out: {path} is a file; give a folder"
 

@@ -214,7 +214,8 @@ def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None
         assert federation.train[place].tolist() == split.train[k].tolist()
         assert federation.test[place].tolist() == split.test[k].tolist()
     assert len(members.train) == 3 == len(members.owned) and members.images is joined.images
-    write_split(tmp_path / "split.npz", Split(*(lists[:3] for lists in (split.train, split.test, split.validation))))
+    first = Split(*(lists[:3] for lists in (split.train, split.test, split.validation)))
+    write_split(tmp_path / "split.npz", first, load(config.data))
     alone = dataclasses.replace(
         config,
         new_clients=0,
@@ -317,7 +318,7 @@ def test_a_request_that_cannot_be_met_is_refused(options: dict[str, Any], messag
             {"new_data": "test-dots", "partition": {"ways": 3}},
             "new-data: 'test-dots' cannot be taken (partition.ways: 3",
         ),
-        ({"new_data": "nowhere"}, "new-data: 'nowhere' cannot be taken (data.name: dataset 'nowhere'"),
+        ({"new_data": "nowhere"}, "new-data: 'nowhere' cannot be taken (data.name: 'nowhere' is unknown"),
         ({"new_clients": 500}, "clients: 503 is more than the 160 images of"),
         ({"new_clients": 50}, "partition.shots: "),
     ],

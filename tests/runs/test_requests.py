@@ -55,9 +55,12 @@ WRONG: list[tuple[Any, str]] = [
     ({"train": 3}, "train: 3 is not a table of fields"),
     ({"train": None}, "train: None is not a table of fields"),
     ({"train": ModelConfig()}, "train: ModelConfig("),
-    ({"train": {"round": 3}}, "train.round: no such field; known are rounds,"),
+    ({"train": {"round": 3}}, "train.round: no such field; did you mean 'rounds'? known are rounds,"),
     ({"train": {3: 3}}, "train.3: no such field"),
-    ({"plugins": "x.py"}, "plugins: 'x.py' is not a list of texts"),
+    ({"plugins": "x.py"}, "plugins: 'x.py' is not a list of texts; write ['x.py']"),
+    ({"keep": "confusion"}, "keep: 'confusion' is not a list, each one of confusion, features, curves-per-client; wri"),
+    ({"finish": "lr"}, "finish: 'lr' is not a table of fields; write FinishConfig(kind='lr') or {'kind': 'lr'}"),
+    ({"channel": {"power": "free"}}, "channel.power: no such field; an option is written options={'power': 'free'}; k"),
     ({"plugins": (3,)}, "plugins: (3,) is not a list of texts"),
     ({"method": 3}, "method: 3 is not a text"),
     ({"method": None}, "method: None is not a text"),
@@ -126,7 +129,7 @@ def test_a_relative_folder_is_that_of_the_process_that_asked(tmp_path: Path, mon
     assert resolve(worlds.request(out="out")).out == str(tmp_path / "out")
 
 
-@pytest.mark.parametrize("config", ["fedavg", None, [1, 2], 3])
+@pytest.mark.parametrize("config", [None, [1, 2], 3])
 def test_what_is_no_configuration(config: Any) -> None:
     assert refused(config) == f"config: {config!r} is not a table of fields"
 
@@ -137,6 +140,37 @@ def test_what_cannot_be_called_after_a_round_is_refused_before_one(value: Any, t
         run(worlds.request(out=str(tmp_path / "out")), on_round=value)
     expected = f"on_round: {value!r} cannot be called; give a function of a line of metrics.jsonl"
     assert str(error.value) == expected and not (tmp_path / "out").exists()
+
+
+def test_the_name_of_a_method_is_no_configuration() -> None:
+    wanted = "write RunConfig(method='fedavg') or {'method': 'fedavg'}"
+    assert refused("fedavg") == f"config: 'fedavg' is not a table of fields; {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "message"),
+    [
+        (
+            semcom.ChannelConfig,
+            {"power": "free"},
+            "ChannelConfig.power: no such field; an option is written options={'",
+        ),
+        (RunConfig, {"rounds": 3}, "RunConfig.rounds: no such field; write train={'rounds': 3}; known are method,"),
+        (RunConfig, {"lam": 0.5}, "RunConfig.lam: no such field; an option is written hyper={'lam': 0.5}; known are"),
+        (RunConfig, {"clinets": 3}, "RunConfig.clinets: no such field; did you mean 'clients'? known are method,"),
+        (TrainConfig, {"snr": 3}, "TrainConfig.snr: no such field; known are rounds, local_epochs,"),
+    ],
+)
+def test_an_argument_that_is_no_field_says_where_it_belongs(section: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as stop:
+        section(**given)
+    assert str(stop.value).startswith(message) and "\n" not in str(stop.value)
+
+
+def test_what_the_messages_say_is_taken() -> None:
+    advised = RunConfig("fedavg", train={"rounds": 3}, channel={"options": {"power": "free"}})  # type: ignore[arg-type]
+    config = resolve(dataclasses.replace(advised, finish={"kind": "lr"}))  # type: ignore[arg-type]
+    assert (config.train.rounds, config.channel.options.power, config.finish.kind) == (3, "free", "lr")
 
 
 # The folder ----------------------------------------------------------------------------------------------------------
@@ -166,7 +200,7 @@ def test_a_stored_configuration_that_is_no_table(text: str, tmp_path: Path, caps
     (tmp_path / "config.json").write_text(text)
     assert cli.main(["train", "fedavg", "--config", str(tmp_path / "config.json")]) == 2
     shown = json.loads(text)
-    assert capsys.readouterr().err == f"semcom: error: config: {shown!r} is not a table of fields\n"
+    assert capsys.readouterr().err.startswith(f"semcom: error: config: {shown!r} is not a table of fields")
 
 
 # Methods without views -----------------------------------------------------------------------------------------------

@@ -1,0 +1,27 @@
+"""Text that fits the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+
+WIDEST = 120
+"""Columns of running text where the terminal has more, or where there is none."""
+
+
+def terminal() -> int:
+    """Return the number of columns of the terminal."""
+    return shutil.get_terminal_size((WIDEST, 24)).columns
+
+
+def hanging(start: str, text: str) -> list[str]:
+    """Return lines that fit the terminal: the text right of `start`."""
+    width, indent = min(WIDEST, terminal()), " " * len(start)
+    return textwrap.wrap(
+        text, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [start.rstrip()]
+
+
+def paragraphs(text: str) -> str:
+    """Return a docstring with each of its paragraphs wrapped for the terminal, and an empty line between two."""
+    return "\n\n".join("\n".join(hanging("", part)) for part in text.split("\n\n"))

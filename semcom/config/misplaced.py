@@ -1,0 +1,48 @@
+"""Error messages for what is put into a wrong place of a configuration: each says what to write instead."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from typing import Any
+
+from semcom.config.errors import shown
+
+
+def no_such_field(cls: type, prefix: str, name: Any, value: Any) -> str:
+    """Return the error message for a name that is no field of a section.
+
+    Args:
+        cls: the section's dataclass.
+        prefix: the section, as it begins the message.
+        name: what was given, a text or not.
+        value: its value.
+    """
+    known = [f.name for f in dataclasses.fields(cls)]
+    if not isinstance(name, str):
+        return f"{prefix}{shown(name)}: no such field; known are {', '.join(known)}"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else _place(cls, name, value)
+    return f"{prefix}{name}: no such field; {hint}known are {', '.join(known)}"
+
+
+def _place(cls: type, name: str, value: Any) -> str:
+    """Return words on where a name belongs: to a section of `cls`, or among its options; nothing if nowhere."""
+    given = f"{{{name!r}: {shown(value)}}}"
+    for field in dataclasses.fields(cls):
+        section = field.default_factory
+        if dataclasses.is_dataclass(section) and name in (f.name for f in dataclasses.fields(section)):
+            return f"write {field.name}={given}; "
+    table = next((f.name for f in dataclasses.fields(cls) if f.name in ("hyper", "options")), None)
+    return f"an option is written {table}={given}; " if table else ""
+
+
+def not_a_section(cls: type, name: str, value: Any) -> str:
+    """Return the error message for a value in the place of a section, such as the text that its first field takes."""
+    first = dataclasses.fields(cls)[0].name
+    hint = typing.get_type_hints(cls)[first]
+    accepted = (hint, *typing.get_args(hint))
+    taken = isinstance(value, str) and (str in accepted or value in accepted)
+    instead = f"; write {cls.__name__}({first}={value!r}) or {{{first!r}: {value!r}}}" if taken else ""
+    return f"{name}: {shown(value)} is not a table of fields{instead}"
