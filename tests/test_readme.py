@@ -198,7 +198,7 @@ def test_little_data_and_new_clients(tmp_path: Path) -> None:
 
 def test_the_same_clients_elsewhere(tmp_path: Path) -> None:
     (table,) = follow("The same clients elsewhere", tmp_path)
-    assert table.startswith("client  train   test ") and "--partition.path split.npz" in table
+    assert table.startswith("client train test ") and "--partition.path split.npz" in table
     finished(tmp_path / "runs" / "same", "fedavg", clients=4, rounds=2)
 
 

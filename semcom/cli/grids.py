@@ -12,7 +12,7 @@ from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
-from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, with_options
+from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, takers, with_options
 
 
 def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Typed:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("method", rest, name, cls))
+            return ConfigError(not_taken("method", rest, name, cls, takers("method", rest)))
         config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl")))
         try:
             flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})

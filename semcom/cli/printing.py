@@ -92,7 +92,7 @@ def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
     clients = range(min(len(split.train), MOST))
     counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
     rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
-    lines = _table("client", [str(client) for client in clients], rows, [*parts, *classes], width=6)
+    lines = _table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
     if len(lines[0]) > terminal():
         whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
         return "\n".join([*_split_summary(parts, labels), f"{len(split.train):,} clients; {whole}"])

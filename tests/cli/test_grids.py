@@ -73,7 +73,7 @@ def test_words_that_are_wrong(field: str, word: str, message: str) -> None:
         ("demo --vary channel.snr_db", "vary: 'channel.snr_db' is not FIELD=VALUE"),
         ("demo --shard 4/3", "shard: '4/3' is no part of a grid"),
         ("--methods fedcl", "out: none is given; a study of your own needs a folder"),
-        ("--methods fedlc --out r", "method 'fedlc' is unknown: did you mean 'fedcl'?"),
+        ("--methods fedlc --out r", "method: 'fedlc' is unknown: did you mean 'fedcl'?"),
         ("--vary seed=0 --out r", "experiment: none is given; known are "),
         ("--methods fedcl --scale small --out r", "scale: 'small' is not for a study of your own"),
         ("nowhere.py", "plugin: 'nowhere.py' cannot be imported"),

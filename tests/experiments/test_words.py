@@ -97,7 +97,12 @@ def test_lists_are_spelled_in_short(values: tuple[Any, ...], text: str) -> None:
     assert spelled(values) == text
 
 
-PLAIN = st.sampled_from(["INF", "nan", "1_0", "0:18"]) | st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+PLAIN = (
+    st.sampled_from(["INF", "nan", "1_0", "0:18"])
+    | st.none()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+)
 
 
 @given(st.lists(st.tuples(PLAIN), min_size=1, max_size=4).map(tuple))
