@@ -9,6 +9,7 @@ import pandas as pd
 from experiments.registry import experiment
 from experiments.table import aggregate, markdown, markdown_table
 from figures.base import Drawing, Measured
+from semcom.methods.registry import METHODS
 from semcom.runs.folder import commit, versions
 
 SETTING = {
@@ -88,12 +89,18 @@ def _facts(chosen: Drawing, frame: pd.DataFrame, paper: str) -> list[tuple[str, 
     return [
         ("Paper item", paper),
         ("Scale", str(frame["scale"].iloc[0])),
-        ("Setting", ", ".join(f"{name} {_distinct(frame[c])}" for c, name in columns.items())),
+        ("Setting", ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items())),
         ("Seeds", _distinct(frame["seed"])),
         ("Versions", ", ".join(versions) or "not stored"),
         ("Commit", _distinct(frame["commit"]) if "commit" in frame else "not stored"),
         ("Plotted numbers", f"{chosen.name}.csv (accuracy as a fraction of 1)"),
     ]
+
+
+def _used(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Return a column without the runs of methods that do not use the field: theirs is a default of no effect."""
+    idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
+    return frame.loc[~frame["method"].isin(idle), column]
 
 
 def _distinct(column: pd.Series) -> str:

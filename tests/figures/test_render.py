@@ -23,6 +23,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.results import read_table
 from figures import render, style
 from figures.accuracy_snr import SNR, accuracy_snr, draw, numbers
+from figures.page import _used
 from figures.registry import FIGURES
 from semcom.config import ConfigError
 
@@ -111,6 +112,12 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         "semcom sweep letter-fig2b --scale small\n```",
     ):
         assert text in page
+
+
+def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
+    frame = pd.DataFrame({"method": ["fedavg", "pfedme", "of-a-plug-in"], "train.lr": [0.005, 0.001, 0.1]})
+    assert _used(frame, "train.lr").tolist() == [0.005, 0.1]  # pFedMe has rates of its own
+    assert _used(frame.assign(rounds=3), "rounds").tolist() == [3, 3, 3]
 
 
 def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
