@@ -134,11 +134,13 @@ def train(words: list[str]) -> None:
     """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
+    from semcom.cli.stored import fields_of, resolve_over
 
     with _request():
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
-        config = semcom.resolve(dataclasses.replace(wanted, contents={}))
+        given = fields_of([*(["--method"] if early.name else []), *early.rest]) if early.config else set()
+        config, fallen = resolve_over(dataclasses.replace(wanted, contents={}), given)
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.engine.host.ranks import launched_rank
     from semcom.runs.tracking import TensorBoard
@@ -150,6 +152,8 @@ def train(words: list[str]) -> None:
     with _logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
+        if fallen and first:
+            LOG.info("left out of %s, as it has no effect beside the flags: %s", early.config, ", ".join(fallen))
         result = semcom.run(config, on_round=_each(trackers), profile=early.profile)
         if board and "finish" in result.summary:
             board(result.summary["finish"])

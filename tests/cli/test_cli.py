@@ -166,7 +166,7 @@ BAD: list[tuple[str, str]] = [
     ("list methods fedcl lam", "'lam' is not expected here"),
     ("list channels ofmd", "channel: 'ofmd' is unknown: did you mean 'ofdm'?"),
     ("list experiments dmo", "experiment: 'dmo' is unknown"),
-    ("train", "method: none is given; known are fedcl"),
+    ("train", "method: none is given; known are local, fedavg, fedprox,"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method: 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("sweep", "experiment: none is given; known are arms-small, demo"),
