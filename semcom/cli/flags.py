@@ -51,7 +51,7 @@ class Early:
     profile: bool = False
     """True to measure the parts of training too."""
     tensorboard: str | None = None
-    """Folder in which each round is written for TensorBoard."""
+    """Folder in which the run has a folder for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
 """Flags that every command takes, and `read_early` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
 BOARD = tyro.conf.arg(
-    help="Folder in which each round is written for TensorBoard (needs the extra `tensorboard`).",
+    help="Folder for TensorBoard (needs the extra `tensorboard`): the rounds of the run go to METHOD-HASH in it.",
     help_behavior_hint="(default: none)",
 )
 CONFIG_HELP = (
@@ -207,7 +207,7 @@ def parse(
     extra: Mapping[str, tuple[Any, Any]] = EARLY,
     text: str | None = None,
 ) -> T:
-    """Return a dataclass instance filled from the words of a command line.
+    """Return a dataclass instance filled from a command line.
 
     Args:
         default: the instance whose values hold where no flag is given.
@@ -222,9 +222,8 @@ def parse(
     """
     start, box = fields.flags(default, extra), io.StringIO()
     described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
-    columns = contextlib.nullcontext() if HELP & set(argv) else _unwrapped()
     try:
-        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), columns:
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _unwrapped(argv):
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
@@ -268,8 +267,11 @@ HELP = {"-h", "--help"}
 
 
 @contextlib.contextmanager
-def _unwrapped() -> Iterator[None]:
-    """Make tyro believe in a very wide terminal, since wrapping would break the words of an error."""
+def _unwrapped(argv: Sequence[str]) -> Iterator[None]:
+    """Make tyro believe in a very wide terminal, unless it prints help: wrapping would break the words of an error."""
+    if HELP & set(argv):
+        yield
+        return
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100000"
     try:

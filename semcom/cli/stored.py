@@ -49,29 +49,42 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def resolve_over(config: RunConfig, given: set[str]) -> tuple[Resolved, list[str]]:
-    """Resolve a stored configuration that flags have changed, without what these leave without effect.
+def resolve_over(config: RunConfig, path: str | None, words: Sequence[str]) -> tuple[Resolved, list[str]]:
+    """Resolve what flags have made of a stored configuration, without what they leave without effect.
 
     Args:
         config: the flags over the stored values.
-        given: the fields that the flags have set, by `fields_of`; where there are none, nothing falls away.
+        path: of the stored configuration (None: there is none, and nothing falls away).
+        words: the flags.
 
     Returns:
         the resolved configuration, and the fields that have fallen away.
 
     Raises:
-        ConfigError: anything else is wrong, or a field without effect is among those that are given.
+        ConfigError: anything else is wrong, or a field without effect is among those that are given, or was without
+            effect in the file.
     """
-    fallen: list[str] = []
+    given, fallen = fields_of(words), list[str]()
     while True:
         try:
             return semcom.resolve(config), fallen
         except NoEffect as error:
             field = next((name for name in error.fields if name not in {*given, *fallen}), None)
-            if field is None or not given:
+            if field is None or path is None:
                 raise
+            _refuse_idle(read_config(path))
             config = _without(config, field)
             fallen.append(field)
+
+
+def _refuse_idle(stored: RunConfig) -> None:
+    """Raise NoEffect where a stored configuration has such a field by itself; what else is wrong, flags may change."""
+    try:
+        semcom.resolve(dataclasses.replace(stored, contents={}))
+    except NoEffect:
+        raise
+    except ConfigError:
+        pass
 
 
 def fields_of(words: Sequence[str]) -> set[str]:

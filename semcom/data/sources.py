@@ -120,17 +120,17 @@ cifar100 = Published(
 mnist = Published(
     "mnist",
     "MNIST",
-    "MNIST (LeCun et al., 1998): 60,000 training and 10,000 test images of handwritten digits, 10 classes, 1x28x28.",
+    "MNIST (LeCun et al., 1998): 60,000 training and 10,000 test digits, 10 classes, 1x28x28.",
 )
 fashion_mnist = Published(
     "fashion-mnist",
     "FashionMNIST",
-    "Fashion-MNIST (Xiao et al., 2017): 60,000 training and 10,000 test images of clothes, 10 classes, 1x28x28.",
+    "Fashion-MNIST (Xiao et al., 2017): 60,000 training and 10,000 test clothes, 10 classes, 1x28x28.",
 )
 emnist = Published(
     "emnist",
     "EMNIST",
-    "EMNIST, balanced (Cohen et al., 2017): 112,800 training and 18,800 test letters and digits, 47 classes, 1x28x28.",
+    "EMNIST, balanced (Cohen et al., 2017): 112,800 training and 18,800 test characters, 47 classes, 1x28x28.",
     parts=({"split": "balanced", "train": True}, {"split": "balanced", "train": False}),
     axes="NWH",  # torchvision leaves them lying on their side, as they are stored
 )

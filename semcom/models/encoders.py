@@ -65,7 +65,7 @@ def _dcgan(channels: int, features: int, size: int, width: int, extra: int = 0) 
 
 
 def dcgan(channels: int, features: int, size: int = 32) -> nn.Module:
-    """DCGAN-like encoder of FedCL's letter (Wang et al., 2024): strided convolutions of 64, 128 and 256 filters.
+    """DCGAN-like encoder of FedCL (Wang et al., 2024): strided convolutions of 64, 128, 256 filters.
 
     These are for images of 32x32 pixels; those of 64x64 have a fourth layer of 512, and so on.
     """

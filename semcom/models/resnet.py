@@ -29,12 +29,12 @@ class GlobalMean(nn.Module):
 
 
 def resnet18(channels: int, features: int) -> nn.Module:
-    """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from its 512 numbers to the features."""
+    """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
     return _for_small_images(torchvision_resnet18(weights=None), channels, features)
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
-    """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from its 512 numbers to the features."""
+    """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
     return _for_small_images(torchvision_resnet34(weights=None), channels, features)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from semcom.cli import flags
 from semcom.cli import main as cli
-from semcom.cli.stored import fields_of, resolve_over
+from semcom.cli.stored import resolve_over
 from semcom.config import ConfigError, Resolved, RunConfig, TrainConfig, to_dict
 from semcom.runs.resolve import resolve
 
@@ -21,8 +21,8 @@ def over(folder: Path, stored: RunConfig, words: str) -> tuple[Resolved, list[st
     path = folder / "config.json"
     path.write_text(json.dumps(to_dict(stored)))
     early = flags.read_early([*words.split(), "--config", str(path)], config=True)
-    given = fields_of([*(["--method"] if early.name else []), *early.rest])
-    return resolve_over(dataclasses.replace(flags.read_train(early), contents={}), given)
+    given = [*(["--method"] if early.name else []), *early.rest]
+    return resolve_over(dataclasses.replace(flags.read_train(early), contents={}), str(path), given)
 
 
 def request(method: str = "fedavg", **fields: Any) -> RunConfig:
@@ -83,6 +83,7 @@ def test_what_flags_leave_without_effect_falls_away(
         (request(), "--train.local-steps 5 --train.local-epochs 2", "train.local-steps: 5 is not taken beside"),
         (request("local"), "--channel.kind none --train.no-through-link", "train.through-link: False has no effect"),
         (RunConfig("fedavg", train=TrainConfig(momentum=0.9)), "", "train.momentum: 0.9 has no effect with adam"),
+        (RunConfig("fedavg", train=TrainConfig(momentum=0.9)), "--seed 4", "train.momentum: 0.9 has no effect with"),
     ],
 )
 def test_what_is_given_is_refused_and_a_file_by_itself_is_too(
