@@ -24,6 +24,10 @@ class BaseOptions:
         """
 
 
+class NoEffect(ValueError):
+    """An option that would do nothing beside the others; the message begins with its name."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A condition on a finite number.

@@ -77,11 +77,11 @@ def digest_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def refuse_file(path: Path) -> None:
-    """Raise ConfigError where a file lies at `path`, an `out` that is to be a folder, or above it."""
+def refuse_file(path: Path, field: str = "out") -> None:
+    """Raise ConfigError about a field where a file lies at `path`, which is to be a folder, or above it."""
     lowest = next(place for place in (path, *path.parents) if place.exists())
     if not lowest.is_dir():
-        raise ConfigError(f"out: {lowest} is a file; give a folder")
+        raise ConfigError(f"{field}: {lowest} is a file; give a folder")
 
 
 def remove_leftovers(path: Path) -> None:

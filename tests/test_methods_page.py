@@ -59,7 +59,7 @@ CHOICE, DEPARTURE = "our choice", "departs from the paper or its code"
 
 
 def test_every_arm_has_its_row() -> None:
-    assert set(METHODS_TABLE) == set(ARMS) and len(METHODS_TABLE) == len(rows(PAGE, "## All methods"))
+    assert list(METHODS_TABLE) == ARMS and len(METHODS_TABLE) == len(rows(PAGE, "## All methods"))
     assert {METHODS.get(arm).paper for arm in ARMS if METHODS_TABLE[arm]["paper"] != METHODS.get(arm).paper} == set()
 
 

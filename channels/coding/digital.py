@@ -21,7 +21,7 @@ from channels.coding.quantise import Quantiser
 from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
 from channels.link import Link, Realisation
 from channels.meter import Meter
-from channels.options import POSITIVE, Rule, one_of, require
+from channels.options import POSITIVE, NoEffect, Rule, one_of, require
 from channels.power import PAIR, check_even, to_features, to_pairs
 from channels.split import Hop
 
@@ -192,7 +192,7 @@ def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Li
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if not hasattr(link.Options, name):
-            raise ValueError(f"{name}: {value!r} has no effect with fading {fading}")
+            raise NoEffect(f"{name}: {value!r} has no effect with fading {fading}")
     return link(link.Options(**given))
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import PROFILES, Profile, ProfileName
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, one_of, require
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
 
 T = TypeVar("T", int, float)
@@ -68,7 +68,7 @@ class OFDM(Link):
             one_of("profile", self.profile, PROFILES)
             one_of("csi", self.csi, KNOWLEDGE)
             if self.csi == "ls" and self.equaliser == "none":
-                raise ValueError("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
+                raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
             _check_pilots(_several(self.pilots), self.csi)
             require("spacing_khz", self.spacing_khz, MEASURE)
             require("cyclic_prefix", self.cyclic_prefix, PART)
@@ -81,7 +81,7 @@ class OFDM(Link):
             for name in MOBILITY if self.profile == "rayleigh" else ():
                 if getattr(self, name) is not None:
                     value = getattr(self, name)
-                    raise ValueError(f"{name}: {value!r} is not for profile rayleigh, which is flat and constant")
+                    raise NoEffect(f"{name}: {value!r} is not for profile rayleigh, which is flat and constant")
             require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
             require("carrier_ghz", self.carrier_ghz, POSITIVE)
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)

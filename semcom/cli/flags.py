@@ -8,7 +8,6 @@ import dataclasses
 import difflib
 import inspect
 import io
-import json
 import os
 import re
 import sys
@@ -16,16 +15,15 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from semcom.cli import fields
+from semcom.cli.stored import read_config
 from semcom.cli.text import paragraphs
-from semcom.config import ConfigError, RunConfig, from_dict
-from semcom.config.checks import check_types
+from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.owners import KINDS, REGISTRIES, options, owner, put, takers, with_options
@@ -53,7 +51,7 @@ class Early:
     profile: bool = False
     """True to measure the parts of training too."""
     tensorboard: str | None = None
-    """Folder in which each round is written for TensorBoard."""
+    """Folder in which the run has a folder for TensorBoard."""
 
 
 @dataclass(frozen=True)
@@ -143,35 +141,6 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
     return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
 
-def read_config(path: str) -> RunConfig:
-    """Return the configuration stored in a config.json. Raises ConfigError."""
-    try:
-        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
-            raise ConfigError(f"config: {path!r} is no file")
-        if os.path.getsize(path) > LARGEST:
-            raise ConfigError(f"config: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
-        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
-    except OSError as error:
-        raise ConfigError(f"config: {path!r} cannot be read: {error.strerror}") from None
-    except ConfigError:
-        raise
-    except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
-        raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
-    config = from_dict(values)
-    check_types(config)
-    return config
-
-
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"config: {twice!r} is given twice")
-    return table
-
-
 def read_train(early: Early) -> RunConfig:
     """Return the configuration of `semcom train`: the flags over --config over the defaults.
 
@@ -225,10 +194,14 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
 """Flags that every command takes, and `read_early` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
 BOARD = tyro.conf.arg(
-    help="Folder in which each round is written for TensorBoard (needs the extra `tensorboard`).",
+    help="Folder for TensorBoard (needs the extra `tensorboard`): the rounds of the run go to METHOD-HASH in it.",
     help_behavior_hint="(default: none)",
 )
-CONFIG = tyro.conf.arg(help="A stored config.json; flags override it.", help_behavior_hint="(default: none)")
+CONFIG_HELP = (
+    "A stored config.json. Flags override it: `none` takes an optional field back, such as --finish none. A stored "
+    "field that they leave without effect falls away."
+)
+CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {
     "config": (Annotated[str | None, CONFIG], None),
     "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
@@ -249,7 +222,7 @@ def parse(
     extra: Mapping[str, tuple[Any, Any]] = EARLY,
     text: str | None = None,
 ) -> T:
-    """Return a dataclass instance filled from the words of a command line.
+    """Return a dataclass instance filled from a command line.
 
     Args:
         default: the instance whose values hold where no flag is given.
@@ -264,9 +237,8 @@ def parse(
     """
     start, box = fields.flags(default, extra), io.StringIO()
     described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
-    columns = contextlib.nullcontext() if HELP & set(argv) else _unwrapped()
     try:
-        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), columns:
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _unwrapped(argv):
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
@@ -307,13 +279,14 @@ class _Described:
 
 
 HELP = {"-h", "--help"}
-LARGEST = 64 << 20
-"""Bytes of the largest config.json: that of a million clients with a rate each."""
 
 
 @contextlib.contextmanager
-def _unwrapped() -> Iterator[None]:
-    """Make tyro believe in a very wide terminal, since wrapping would break the words of an error."""
+def _unwrapped(argv: Sequence[str]) -> Iterator[None]:
+    """Make tyro believe in a very wide terminal, unless it prints help: wrapping would break the words of an error."""
+    if HELP & set(argv):
+        yield
+        return
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100000"
     try:
@@ -437,14 +410,17 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 def _spec(
     name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True, comma: bool = False
 ) -> PrimitiveConstructorSpec[Any]:
-    """Return how to read a flag shown as `name`, of one word or many, each read by `one`; None where it is `optional`.
+    """Return how to read a flag shown as `name`, of one word or many, each read by `one`.
 
+    Where it is `optional`, the word `none` is None, as is Python's own spelling of it.
     One word alone is a `single` value, or a list of one, where no word at all is an empty list. With `comma`, commas
     separate words too.
     """
 
+    absent = (["none"], ["None"]) if optional else ()
+
     def read(words: list[str]) -> Any:
-        if optional and words == ["None"]:
+        if words in absent:
             return None
         split = [part for word in words for part in word.split(",")] if comma else words
         values = tuple(one(word) for word in split)

@@ -50,8 +50,9 @@ def overview(what: str) -> str:
     if what == "methods":
         return _methods()
     registry = registry_of(what)
-    width = max(map(len, registry.names())) + 2
-    return "\n".join(f"{name:<{width}}{_title(registry, name)}" for name in registry.names())
+    titles = {**{name: _title(registry, name) for name in registry.names()}, **_beside(what)}
+    width = max(map(len, titles)) + 2
+    return "\n".join(line for name, title in titles.items() for line in hanging(f"{name:<{width}}", title))
 
 
 def details(what: str, name: str) -> str:
@@ -61,6 +62,8 @@ def details(what: str, name: str) -> str:
     """
     if what == "datasets" and name not in registry_of(what) and os.path.exists(os.path.expanduser(name)):
         return _files(name)
+    if name in _beside(what):
+        return "\n".join(_head(name, _beside(what)[name]))
     entry = find(registry_of(what), name)
     return "\n".join(_DETAILS[what](name, entry))
 
@@ -71,6 +74,15 @@ def registry_of(what: str) -> Registry[Any]:
     if problem := hidden(module.partition(".")[0]):
         raise ConfigError(problem)
     return getattr(importlib.import_module(module), attribute)
+
+
+def _beside(what: str) -> Mapping[str, str]:
+    """Return what belongs to a list beside its registry: name -> title. A last stage has more kinds than heads."""
+    if what != "heads":
+        return {}
+    from semcom.methods.parts.classifiers import KINDS
+
+    return KINDS
 
 
 def _title(registry: Registry[Any], name: str) -> str:
@@ -172,7 +184,9 @@ def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: 
 
 def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
     features = own_features(build) or FEATURES
-    return _module(name, build, (CHANNELS, features), f"for {features} features of images of {CHANNELS}x32x32")
+    return _module(
+        name, build, (CHANNELS, features), f"for {features} features of images of 32x32 pixels and {CHANNELS} channels"
+    )
 
 
 def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:

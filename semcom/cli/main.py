@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import semcom
+from channels import LINKS
 from channels.registry import unknown
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
@@ -136,32 +137,38 @@ def train(words: list[str]) -> None:
     """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
+    from semcom.cli.stored import resolve_over
 
     with _request():
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `resolve` imports torch
-        config = semcom.resolve(dataclasses.replace(wanted, contents={}))
+        words = [*(["--method"] if early.name else []), *early.rest]
+        config, fallen = resolve_over(dataclasses.replace(wanted, contents={}), early.config, words)
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
+    from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
-    from semcom.runs.tracking import TensorBoard
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
-    board = TensorBoard(early.tensorboard) if early.tensorboard is not None and first else None
-    progress = report.RoundProgress(config.train.rounds or 0)
+    board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
+    progress = report.RoundProgress(config.train.rounds)
     trackers: list[Any] = [progress, *([board] if board else [])]
     with _logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
+        if fallen and first:
+            LOG.info("left out of %s, as it has no effect beside the flags: %s", early.config, ", ".join(fallen))
         result = semcom.run(config, on_round=_each(trackers), profile=early.profile)
-        if board and "finish" in result.summary:
-            board(result.summary["finish"])
+        if board:
+            board.complete(result)
     if not first:
         return
-    print(report.result_table(result.summary))
+    print(report.result_table(result.summary, LINKS.get(config.channel.kind).radio))
     if early.profile:
         print(report.time_table(result.summary["seconds"]))
     if result.out is not None:
         print(f"folder: {_from_here(result.out)}")
+    if board:
+        print(f"tensorboard: {board.folder}")
 
 
 def _each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:

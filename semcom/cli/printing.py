@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
+from semcom.runs.accuracy import LAST
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -52,17 +53,31 @@ class RoundProgress(contextlib.ExitStack):
             self.bar.set_postfix(shown)
 
 
-def result_table(summary: Mapping[str, Any]) -> str:
-    """Return the summary of a run as text: accuracies per view, measured SNR, and traffic per client and round."""
-    body = _accuracies("view", summary["views"])
+def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
+    """Return the summary of a run as text: accuracies per view, measured SNR, and traffic per client and round.
+
+    Args:
+        summary: of the run.
+        radio: whether the run has a channel; without one nothing is said of it.
+    """
+    body = _accuracies("view", _with_windows(summary))
     if "new_clients" in summary:
-        body += _accuracies("new client", summary["new_clients"])
+        body += _accuracies("new client (at the end)", summary["new_clients"])
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts)}" for way, counts in summary["traffic"].items()]
+    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {end}"
-    return "\n".join([head, *body, f"received SNR: {snr}", "per participating client and round", *sent])
+    air = f"received SNR: {snr}" if radio else "no radio"
+    return "\n".join([head, *body, air, "per participating client and round", *sent])
+
+
+def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the views of a summary by their names, with their windows where these differ: after a last stage."""
+    last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
+    window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
+    windows = {name: "at the end" if name in last else window for name in summary["views"]}
+    return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
 
 
 def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -142,9 +157,8 @@ def _db(value: float | None) -> str:
     return "-" if value is None or value != value else f"{value:.2f} dB"
 
 
-def _traffic(counts: Mapping[str, float]) -> str:
-    """Return what was sent in one direction as text."""
-    return (
-        f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits, {counts['uses']:,.0f} channel uses, "
-        f"{counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} J"
-    )
+def _traffic(counts: Mapping[str, float], radio: bool) -> str:
+    """Return what was sent in one direction as text; what it took of a channel, where there is one."""
+    sent = f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits"
+    taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} J"
+    return f"{sent}, {taken}" if radio else sent

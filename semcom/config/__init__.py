@@ -1,6 +1,6 @@
 """A run's configuration: its fields, their defaults and checks, and its identity. Nothing here imports torch."""
 
-from semcom.config.errors import ConfigError, RunError
+from semcom.config.errors import ConfigError, NoEffect, RunError
 from semcom.config.fields import (
     AirConfig,
     ChannelConfig,
@@ -28,6 +28,7 @@ __all__ = [
     "DataConfig",
     "FinishConfig",
     "ModelConfig",
+    "NoEffect",
     "PartitionConfig",
     "Resolved",
     "RunConfig",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from channels import options
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
-from semcom.config import COMMON, SNR, ConfigError, RunConfig, TrainConfig, parse_snr
+from semcom.config import COMMON, SNR, ConfigError, NoEffect, RunConfig, TrainConfig, parse_snr
 from semcom.config.errors import shown
 from semcom.config.options import spelled
 
@@ -179,12 +179,11 @@ def _check_ranges(config: RunConfig) -> None:
 def _check_training(train: TrainConfig) -> None:
     """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer == "adam":
-        raise ConfigError(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")
+        raise NoEffect("train.momentum", f"{train.momentum} has no effect with adam; set train.optimizer sgd")
     if train.local_steps is not None and train.local_epochs is not None:
         steps, epochs = train.local_steps, train.local_epochs
-        raise ConfigError(
-            f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; give one of them"
-        )
+        why = f"{steps} is not taken beside train.local-epochs {epochs}; give one of them"
+        raise NoEffect("train.local-steps", why, "train.local-epochs")
     milestones, decay = train.lr_milestones or (), train.lr_decay
     if sorted(set(milestones)) != list(milestones):
         raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
@@ -192,7 +191,7 @@ def _check_training(train: TrainConfig) -> None:
         wanted = f"{len(decay)} values for {len(milestones)} milestones; give one, or one per milestone"
         raise ConfigError(f"train.lr-decay: {wanted}")
     if not milestones and decay not in (None, (), COMMON["lr_decay"]):
-        raise ConfigError(f"train.lr-decay: {decay} has no effect without train.lr-milestones")
+        raise NoEffect("train.lr-decay", f"{decay} has no effect without train.lr-milestones")
 
 
 def _check_snr(config: RunConfig) -> None:

@@ -15,6 +15,18 @@ class ConfigError(ValueError):
         super().__init__(_line(message))
 
 
+class NoEffect(ConfigError):
+    """A setting that would do nothing beside the others of a request, and is no default.
+
+    Attributes:
+        fields: the setting, as its flag is spelled, and, where two exclude each other, the other one.
+    """
+
+    def __init__(self, field: str, message: str, *others: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.fields = (field, *others)
+
+
 class RunError(RuntimeError):
     """A failure of the work itself (divergence, a full disk): the request was fine."""
 

@@ -146,8 +146,8 @@ class FinishConfig(Section):
     """The last stage: what each client trains for itself after the rounds, by an optimiser without a schedule."""
 
     kind: str | None = None
-    """Classifier that each client trains on the frozen encoder, whatever the method: a head (see: semcom list heads),
-    svm or lr (None: the method's own last stage, if it has one)."""
+    """Classifier that each client trains on the frozen encoder, whatever the method: a head, svm or lr; see: semcom
+    list heads (None: the method's own last stage, if it has one)."""
     epochs: int | None = None
     """Epochs of a last stage (None: 100, or the method's)."""
     lr: float | None = None

@@ -17,8 +17,9 @@ from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from channels import options as channel_options
 from channels.options import Rule
-from semcom.config.errors import ConfigError, shown
+from semcom.config.errors import ConfigError, NoEffect, shown
 
 Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
 """Option -> {another option: the values of that one, or a rule on them, with which the first has an effect}."""
@@ -110,10 +111,8 @@ def check_options(section: str, options: Any) -> None:
             held = getattr(options, other)
             if idle and not (wanted.accepts(held) if isinstance(wanted, Rule) else held in wanted):
                 beside = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
-                raise ConfigError(
-                    f"{section}.{spelled(name)}: {value!r} has no effect with {section}.{spelled(other)} {held}; "
-                    f"it has one with {beside}"
-                )
+                why = f"{value!r} has no effect with {section}.{spelled(other)} {held}; it has one with {beside}"
+                raise NoEffect(f"{section}.{spelled(name)}", why)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -121,11 +120,19 @@ def default_of(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
+def usual(part: Any, name: str) -> Any:
+    """Return the default of a field of a dataclass instance."""
+    return next(default_of(field) for field in dataclasses.fields(part) if field.name == name)
+
+
 @contextmanager
 def blamed(section: str, options: Any) -> Iterator[None]:
     """Turn a ValueError from inside that begins with an option's name into a ConfigError that begins with its flag."""
     try:
         yield
+    except channel_options.NoEffect as error:
+        field, _, why = flagged(str(error), section, options).partition(": ")
+        raise NoEffect(field, why) from None
     except ValueError as error:
         raise ConfigError(flagged(str(error), section, options)) from None
 

@@ -23,9 +23,10 @@ DIGITS = tuple("0123456789")
 
 
 def digits(root: str | None = None) -> Dataset:
-    """Load the 1,797 handwritten 8x8 digits of scikit-learn, enlarged to 32x32 (bilinear); `root` is not used.
+    """scikit-learn's digits: 1,438 training and 359 test images of handwritten digits, 10 classes, 1x32x32.
 
-    A fixed fifth of each class is for testing (359 images), the same for every seed of a run.
+    They are enlarged from 8x8 (bilinear). A fixed fifth of each class is for testing, the same for every seed of a
+    run. They come with scikit-learn: nothing is downloaded, and no folder is looked into.
     """
     del root
     import torch
@@ -43,13 +44,19 @@ def digits(root: str | None = None) -> Dataset:
     return Dataset("digits", large[order], labels[order], len(train), DIGITS)
 
 
+_PLACES = """\
+Looked for in --data.root, a folder, or else in the user's cache folder, ~/.cache/semcom: {name}.npz (x_train, \
+y_train, x_test, y_test), or the files that torchvision downloads. What is not there, torchvision downloads into it."""
+"""What is said of each of those that torchvision can download."""
+
+
 class Published:
     """A dataset that torchvision can download: `NAME.npz` in the root, else torchvision's files there.
 
     Args:
         name: of the dataset.
         source: torchvision's class.
-        text: what `semcom list datasets` says.
+        text: what `semcom list datasets` says: paper, images, classes, channels and size.
         parts: what torchvision's class is called with for the training and for the test images.
         axes: what the axes of its images are: N images, H rows, W columns, C channels.
         labels: name of its labels.
@@ -65,7 +72,7 @@ class Published:
         labels: str = "targets",
     ) -> None:
         self.name, self.source, self.parts, self.axes, self.labels = name, source, parts, axes, labels
-        self.__doc__ = text
+        self.__doc__ = f"{text}\n\n{_PLACES.format(name=name)}"
 
     def __call__(self, root: str | None = None) -> Dataset:
         """Load it from the root; what is not there is downloaded. Raises ConfigError, which tells both ways."""
@@ -99,26 +106,38 @@ class Published:
 
 
 cifar10 = Published(
-    "cifar10", "CIFAR10", "CIFAR-10: 50,000 and 10,000 photographs of 10 things, 3 x 32 x 32.", axes="NHWC"
+    "cifar10",
+    "CIFAR10",
+    "CIFAR-10 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 10 classes, 3x32x32.",
+    axes="NHWC",
 )
 cifar100 = Published(
-    "cifar100", "CIFAR100", "CIFAR-100: 50,000 and 10,000 photographs of 100 things, its fine labels.", axes="NHWC"
+    "cifar100",
+    "CIFAR100",
+    "CIFAR-100 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 100 classes (fine), 3x32x32.",
+    axes="NHWC",
 )
-mnist = Published("mnist", "MNIST", "MNIST: 60,000 and 10,000 handwritten digits, 1 x 28 x 28.")
+mnist = Published(
+    "mnist",
+    "MNIST",
+    "MNIST (LeCun et al., 1998): 60,000 training and 10,000 test digits, 10 classes, 1x28x28.",
+)
 fashion_mnist = Published(
-    "fashion-mnist", "FashionMNIST", "Fashion-MNIST: 60,000 and 10,000 pictures of 10 kinds of clothes, 1 x 28 x 28."
+    "fashion-mnist",
+    "FashionMNIST",
+    "Fashion-MNIST (Xiao et al., 2017): 60,000 training and 10,000 test clothes, 10 classes, 1x28x28.",
 )
 emnist = Published(
     "emnist",
     "EMNIST",
-    "EMNIST, balanced: 112,800 and 18,800 handwritten digits and letters, 47 classes, 1 x 28 x 28.",
+    "EMNIST, balanced (Cohen et al., 2017): 112,800 training and 18,800 test characters, 47 classes, 1x28x28.",
     parts=({"split": "balanced", "train": True}, {"split": "balanced", "train": False}),
     axes="NWH",  # torchvision leaves them lying on their side, as they are stored
 )
 svhn = Published(
     "svhn",
     "SVHN",
-    "SVHN, cropped: 73,257 and 26,032 photographs of digits on house numbers, 3 x 32 x 32.",
+    "SVHN, cropped (Netzer et al., 2011): 73,257 training and 26,032 test house digits, 10 classes, 3x32x32.",
     parts=({"split": "train"}, {"split": "test"}),
     axes="NCHW",
     labels="labels",
@@ -126,12 +145,12 @@ svhn = Published(
 
 
 def cinic10(root: str | None = None) -> Dataset:
-    """CINIC-10: 180,000 and 90,000 photographs of CIFAR-10's classes, 3 x 32 x 32, from the folder that is published.
+    """CINIC-10 (Darlow et al., 2018): 180,000 training and 90,000 test photographs, 10 classes, 3x32x32.
 
-    It is `cinic10.npz` in the root, or else the folder `cinic10` or `CINIC-10` there, with `train`, `valid` and `test`
-    of 90,000 images each. Those of `train` and `valid` together are for training, as in the second of its authors' two
-    configurations (Darlow, Crowley, Antoniou, Storkey, "CINIC-10 Is Not ImageNet or CIFAR-10", 2018), which is that of
-    CIFAR-10; `--partition.validation` sets images aside.
+    Its classes are CIFAR-10's. It is not downloaded: it is `cinic10.npz` in the root, or else the folder `cinic10` or
+    `CINIC-10` there, with `train`, `valid` and `test` of 90,000 images each. Those of `train` and `valid` together are
+    for training, as in the second of its authors' two configurations (Darlow, Crowley, Antoniou, Storkey, "CINIC-10 Is
+    Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10; `--partition.validation` sets images aside.
     """
     folder = _folder(root)
     if (dataset := _archived("cinic10", folder)) is not None:

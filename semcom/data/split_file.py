@@ -19,7 +19,7 @@ from semcom.files import write_atomically
 
 
 class File(Partition):
-    """Clients that own what an .npz file says: train_0, test_0, train_1, ... are their indices (see `write_split`)."""
+    """Clients that own what an .npz file says, of `semcom split`, or of your own (docs/data.md)."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):

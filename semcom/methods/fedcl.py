@@ -148,6 +148,8 @@ class FedCL(Method):
         given = Given(common=common, carry=carry(world, len(ids)))
         fitted = world.fit(state.model.select(ids), self.objective, given=given)
         self._warn(fitted.log, world)
+        if world.round == 1 and self.hyper.warmup >= world.config.train.rounds:
+            world.warn("warmup", f"method.warmup: {self.hyper.warmup} rounds leave none with the regulariser")
         trained, means, counts = fitted.models, class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)

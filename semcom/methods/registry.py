@@ -12,31 +12,35 @@ if TYPE_CHECKING:
 METHODS: Registry[type[Method]] = Registry(
     "method",
     {
-        "fedcl": "semcom.methods.fedcl:FedCL",
+        "local": "semcom.methods.local:Local",
         "fedavg": "semcom.methods.fedavg:FedAvg",
-        "fedavg_ft": "semcom.methods.fedavg_ft:FedAvgFT",
         "fedprox": "semcom.methods.fedprox:FedProx",
+        "moon": "semcom.methods.moon:Moon",
+        "fedavg_ft": "semcom.methods.fedavg_ft:FedAvgFT",
         "fedprox_ft": "semcom.methods.fedprox_ft:FedProxFT",
+        "perfedavg": "semcom.methods.perfedavg:PerFedAvg",
         "ditto": "semcom.methods.ditto:Ditto",
-        "fedper": "semcom.methods.fedper:FedPer",
-        "fedrep": "semcom.methods.fedrep:FedRep",
-        "lg_fedavg": "semcom.methods.lg_fedavg:LGFedAvg",
-        "fedbabu": "semcom.methods.fedbabu:FedBABU",
-        "fedproto": "semcom.methods.fedproto:FedProto",
+        "pfedme": "semcom.methods.pfedme:PFedMe",
         "fedamp": "semcom.methods.fedamp:FedAMP",
         "fedala": "semcom.methods.fedala:FedALA",
-        "fedgh": "semcom.methods.fedgh:FedGH",
-        "fedcrc": "semcom.methods.fedcrc:FedCRC",
-        "local": "semcom.methods.local:Local",
-        "fedpac": "semcom.methods.fedpac:FedPAC",
+        "fedper": "semcom.methods.fedper:FedPer",
+        "fedrep": "semcom.methods.fedrep:FedRep",
+        "fedbabu": "semcom.methods.fedbabu:FedBABU",
         "repper": "semcom.methods.repper:RepPer",
-        "moon": "semcom.methods.moon:Moon",
-        "perfedavg": "semcom.methods.perfedavg:PerFedAvg",
-        "pfedme": "semcom.methods.pfedme:PFedMe",
-        "fedcosr": "semcom.methods.fedcosr:FedCoSR",
+        "lg_fedavg": "semcom.methods.lg_fedavg:LGFedAvg",
+        "fedgh": "semcom.methods.fedgh:FedGH",
+        "fedcl": "semcom.methods.fedcl:FedCL",
+        "fedproto": "semcom.methods.fedproto:FedProto",
+        "fedpac": "semcom.methods.fedpac:FedPAC",
+        "fedcrc": "semcom.methods.fedcrc:FedCRC",
         "fedcrl": "semcom.methods.fedcrl:FedCRL",
+        "fedcosr": "semcom.methods.fedcosr:FedCoSR",
     },
     base="semcom.methods.base:Method",
     options="Hyper",
 )
-"""Training methods: name -> subclass of `semcom.methods.base.Method`."""
+"""Training methods: name -> subclass of `semcom.methods.base.Method`.
+
+In the order of docs/methods.md: no sharing, one model for all, that and a last step or a second model of each client's
+own, personal heads, personal encoders, prototypes and centroids.
+"""

@@ -65,34 +65,35 @@ def _dcgan(channels: int, features: int, size: int, width: int, extra: int = 0) 
 
 
 def dcgan(channels: int, features: int, size: int = 32) -> nn.Module:
-    """DCGAN-like encoder, widths 64-128-256 (FedCL letter, section III). `[b, channels, size, size] -> [b, features]`.
+    """DCGAN-like encoder of FedCL (Wang et al., 2024): strided convolutions of 64, 128, 256 filters.
 
-    64x64 images have a fourth layer of 512, and so on.
+    These are for images of 32x32 pixels; those of 64x64 have a fourth layer of 512, and so on.
     """
     return _dcgan(channels, features, size, 64)
 
 
 def dcgan_wide(channels: int, features: int, size: int = 32) -> nn.Module:
-    """The DCGAN-like encoder at 1.5 times its widths: 96-192-384."""
+    """The DCGAN-like encoder with 1.5 times as many filters: 96, 192 and 384."""
     return _dcgan(channels, features, size, 96)
 
 
 def dcgan_narrow(channels: int, features: int, size: int = 32) -> nn.Module:
-    """The DCGAN-like encoder at half its widths: 32-64-128."""
+    """The DCGAN-like encoder with half as many filters: 32, 64 and 128."""
     return _dcgan(channels, features, size, 32)
 
 
 def dcgan_deep(channels: int, features: int, size: int = 32) -> nn.Module:
-    """The DCGAN-like encoder at half its widths with a 3x3 convolution after each strided one."""
+    """The DCGAN-like encoder with half as many filters and a 3x3 convolution after each strided one."""
     return _dcgan(channels, features, size, 32, extra=1)
 
 
 def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
-    """Two 5x5 convolutions, 32-64, each with ReLU and 2x2 max-pooling, and a fully-connected layer with ReLU.
+    """Two 5x5 convolutions, 32-64, and a fully-connected layer, after McMahan et al., AISTATS 2017.
 
-    With 512 features and a linear head it is the 32-64-512 network of the federated toolkits. They leave McMahan et
-    al.'s padding out, and so does this: 32x32 shrinks to 28, 14, 10 and 5 pixels a side. The pools come before the
-    ReLUs: the same numbers and gradients, on a quarter of the values.
+    Each convolution has ReLU and 2x2 max-pooling, the layer has ReLU. With 512 features and a linear head it is the
+    32-64-512 network of the federated toolkits. They leave McMahan et al.'s padding out, and so does this: images of
+    32x32 pixels shrink to 28, 14, 10 and 5 pixels a side. The pools come before the ReLUs: the same numbers and
+    gradients, on a quarter of the values.
     """
     _at_least(16, size, "cnn")
     side = ((size - 4) // 2 - 4) // 2
@@ -124,13 +125,12 @@ def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:
 
 
 def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
-    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling.
+    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling: FedBABU's network.
 
-
-    Of 32x32 they leave 2x2x64 = 256 numbers. The paper's fully-connected layer is its predictor, here the head. With
-    256 features nothing lies between the two, and with a linear head this is the paper's network; another number of
-    features takes a layer from 256 to it.
-    There are no biases before BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
+    (Oh, Kim, Yun, ICLR 2022.) Of images of 32x32 pixels they leave 2x2x64 = 256 numbers. The paper's fully-connected
+    layer is its predictor, here the head. With 256 features nothing lies between the two, and with a linear head this
+    is the network of that paper; another number of features takes a layer from 256 to it. There are no biases before
+    BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
     """
     _at_least(16, size, "conv4")
     layers: list[nn.Module] = []

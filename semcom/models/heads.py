@@ -6,7 +6,7 @@ from torch import nn
 
 
 def linear(features: int, classes: int) -> nn.Module:
-    """One fully-connected layer: the letter's "fully-connected network with 10-unit outputs" at its smallest."""
+    """One fully-connected layer: the FedCL letter's "fully-connected network with 10-unit outputs" at its smallest."""
     return nn.Sequential(nn.Linear(features, classes))
 
 

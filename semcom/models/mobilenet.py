@@ -27,10 +27,11 @@ The table prints stride 2 for the last one too, between maps of the same size.
 
 
 def mobilenet(channels: int, features: int) -> nn.Module:
-    """MobileNetV2 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`.
+    """MobileNetV2 (Sandler et al., CVPR 2018) with random weights, and a layer from 1280 numbers to features.
 
-    Its dropout of 0.2 belongs to the classifier, which the head is here, so it is left out. The depthwise filters start
-    so small that features are tiny (1e-10) in evaluation mode until BatchNorm has seen some batches.
+    The initial weights are torchvision's. Its dropout of 0.2 belongs to the classifier, which the head is here, so it
+    is left out. The depthwise filters start so small that features are tiny (1e-10) in evaluation mode until BatchNorm
+    has seen some batches.
     """
     network = mobilenet_v2(weights=None, num_classes=features)
     stem = nn.Conv2d(channels, 32, 3, 1, 1, bias=False)
@@ -41,11 +42,11 @@ def mobilenet(channels: int, features: int) -> nn.Module:
 
 @ends_in(LAYERS[-1][0])
 def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
-    """MobileNet, version 1, of width 1.0 up to its global pool, whose 1024 numbers are the features.
+    """MobileNet of 2017 (Howard et al., arXiv:1704.04861), of width 1.0, up to its pool, of 1024 features.
 
     A 3x3 convolution to 32 channels, then 13 separable ones: a 3x3 filter for each channel, and a 1x1 convolution. Each
-    of the 27 has BatchNorm and ReLU behind it. With a linear head this is the paper's network. He et al.'s initial
-    weights, N(0, 2 / inputs of an output), where the paper prints none.
+    of the 27 has BatchNorm and ReLU behind it. With a linear head this is the network of that paper, with initial
+    weights of He et al., N(0, 2 / inputs of an output), where it prints none.
     """
     layers, before = _normed(nn.Conv2d(channels, 32, 3, 1, 1, bias=False)), 32
     for width, stride in LAYERS:

@@ -3,7 +3,8 @@
 He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", CVPR 2016. The stem for 224x224 images shrinks them
 to a quarter of their side before the first block. Here it is one 3x3 convolution of stride 1, as in the paper's
 networks for CIFAR-10. The paper has one layer behind the pooled 512 numbers. With a linear head that is the network of
-`resnet18_pooled` and `resnet34_pooled`; `resnet18` and `resnet34` have one more, from 512 to the features.
+`resnet18_pooled` and `resnet34_pooled`; `resnet18` and `resnet34` have one more, from 512 to the features. The initial
+weights are torchvision's.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ class GlobalMean(nn.Module):
 
 
 def resnet18(channels: int, features: int) -> nn.Module:
-    """ResNet-18 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`."""
+    """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
     return _for_small_images(torchvision_resnet18(weights=None), channels, features)
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
-    """ResNet-34 with random weights, torchvision's initialisation. `[b, channels, 32, 32] -> [b, features]`."""
+    """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
     return _for_small_images(torchvision_resnet34(weights=None), channels, features)
 
 
 @ends_in(POOLED)
 def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
-    """ResNet-18 up to its global pool, whose 512 numbers are the features: with a linear head the paper's network."""
+    """ResNet-18 up to its pool, of 512 features: with a linear head the network of He et al., CVPR 2016."""
     return _for_small_images(torchvision_resnet18(weights=None), channels, None)
 
 
 @ends_in(POOLED)
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
-    """ResNet-34 up to its global pool, whose 512 numbers are the features: with a linear head the paper's network."""
+    """ResNet-34 up to its pool, of 512 features: with a linear head the network of He et al., CVPR 2016."""
     return _for_small_images(torchvision_resnet34(weights=None), channels, None)
 
 

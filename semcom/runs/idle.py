@@ -2,21 +2,20 @@
 
 A default is never refused, since it stands in every stored configuration. Two kinds of neutral values pass too, since
 sweeps go over them: a weight or a count of zero, which switches a part of a method off (what else is set for that part
-is refused), and a schedule that goes beyond
-the run's last round, or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused,
-which say where and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
+is refused), and a schedule that goes beyond the run's last round (the run warns of it: `train.rounds` may have cut it
+short), or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused, which say where
+and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from channels import LINKS
-from semcom.config import COMMON, ConfigError, Resolved, TrainConfig
-from semcom.config.options import default_of, spelled
+from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
+from semcom.config.options import spelled, usual
 from semcom.methods.base import Method
 from semcom.runs.finish import makes_heads
 
@@ -94,7 +93,7 @@ RULES = (
 
 
 def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float) -> None:
-    """Raise ConfigError for the first setting of a resolved configuration that does nothing.
+    """Raise NoEffect for the first setting of a resolved configuration that does nothing.
 
     Args:
         config: the resolved configuration; its band may be open.
@@ -110,23 +109,19 @@ def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float)
         if name == "model.init" and makes_heads(config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
-        default = getattr(common, field) if field in COMMON else _default(getattr(config, section), field)
+        default = getattr(common, field) if field in COMMON else usual(getattr(config, section), field)
         _refuse(name, config, "{method} does not use it", default)
 
 
 def _refuse(name: str, config: Resolved, why: str, *default: Any) -> None:
-    """Raise ConfigError unless a field has its default, or its section has no such field."""
+    """Raise NoEffect unless a field has its default, or its section has no such field."""
     section, _, field = name.rpartition(".")
     part = getattr(config, section)
     if not hasattr(part, field):
         part = part.options
     if not hasattr(part, field):
         return
-    value, (usual,) = getattr(part, field), default or (_default(part, field),)
-    if value != usual:
+    value, (neutral,) = getattr(part, field), default or (usual(part, field),)
+    if value != neutral:
         because = why.format(method=config.method, kind=config.channel.kind)
-        raise ConfigError(f"{section}.{spelled(field)}: {value!r} has no effect, as {because}; leave it out")
-
-
-def _default(part: Any, name: str) -> Any:
-    return next(default_of(f) for f in dataclasses.fields(part) if f.name == name)
+        raise NoEffect(f"{section}.{spelled(field)}", f"{value!r} has no effect, as {because}; leave it out")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from semcom.config import ConfigError, Resolved, RunConfig
+from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.data.federation import Federation
 from semcom.engine.links import build_link
@@ -37,12 +37,12 @@ def check(config: Resolved) -> None:
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
             flag, value = spelled(name), getattr(config, name)
-            raise ConfigError(f"{flag}: {value!r} has no effect without new clients; set new-clients")
+            raise NoEffect(flag, f"{value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
     if is_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
         why = f"{config.finish.kind} is not trained in steps"
-        raise ConfigError(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
+        raise NoEffect("new-steps", f"{config.new_steps} has no effect, as {why}; leave it out")
     kinds = sorted(set(config.model.encoder.split(",")))
     if len(kinds) > 1:
         raise ConfigError(f"new-clients: they receive one model, but model.encoder has {' and '.join(kinds)}; give one")

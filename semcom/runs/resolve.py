@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from semcom.config import COMMON, ConfigError, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
+from semcom.config import COMMON, ConfigError, NoEffect, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
 from semcom.config.checks import check, check_types
 from semcom.config.options import check_options
 from semcom.data.registry import PARTITIONS
@@ -89,7 +89,7 @@ def _fill_from(config: Resolved, link: Link) -> Resolved:
     """Fill in the options that the link has worked out, and the band. Raises ConfigError for another band."""
     own, given, kind = link.bandwidth_hz, config.air.bandwidth_hz, config.channel.kind
     if own is not None and given not in (None, own):
-        raise ConfigError(f"air.bandwidth-hz: {given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
+        raise NoEffect("air.bandwidth-hz", f"{given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
     air = dataclasses.replace(config.air, bandwidth_hz=own or given or BAND_HZ)
     return put(dataclasses.replace(config, air=air), "channel", link.options)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -17,8 +17,17 @@ from semcom.data.federation import Federation
 from semcom.engine.train.view import View, predict, show
 from semcom.engine.world import World
 from semcom.files import ARRAYS
-from semcom.runs.arrays import CONFUSION, FEATURES, Arrays, lacking, read_arrays
+from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, lacking, read_arrays
 from semcom.runs.kept import collect
+
+T = TypeVar("T")
+
+
+class ByView(dict[str, T]):
+    """What there is of each view, by its name; asked for another name, it raises ConfigError, which lists the views."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self)}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class Result:
 
         Worked out when it is first asked for: of a run that was finished before, the method's last stage is repeated.
         """
-        return {name: view for views in self._stages.values() for name, view in views.items()}
+        return ByView({name: view for views in self._stages.values() for name, view in views.items()})
 
     @cached_property
     def _stages(self) -> Mapping[int, Mapping[str, View]]:
@@ -124,8 +133,7 @@ class Result:
     def _named(self, view: str | None) -> str:
         """Return the name of a view, the headline's for None. Raises ConfigError for one that is not known."""
         name = view or next(iter(self.views))
-        if name not in self.views:
-            raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self.views)}")
+        self.views[name]  # which raises
         return name
 
     # -- arrays ------------------------------------------------------------------------------------------------------
@@ -143,7 +151,8 @@ class Result:
         them, or else by testing again, which gives the same.
         """
         found = self._arrays(CONFUSION)
-        return {name.removeprefix("confusion/"): t for name, t in found.items() if name.startswith("confusion/")}
+        start = PREFIX[CONFUSION]
+        return ByView({name.removeprefix(start): t for name, t in found.items() if name.startswith(start)})
 
     def features(self, view: str | None = None) -> Features:
         """Return the features of test images, drawn evenly over the tested clients: at most 10,000 images.

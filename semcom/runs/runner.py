@@ -22,7 +22,7 @@ from semcom.engine.store.rows import Slot
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.files import CHECKPOINT, PREVIOUS, set_aside
+from semcom.files import ARRAYS, CHECKPOINT, PREVIOUS, set_aside
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint, kept
@@ -179,10 +179,11 @@ class Runner:
         with self.clock("setup"):
             summary = self._resume()
         if summary is not None:
+            added = self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
             if self.folder:
                 day, place = self.folder.finished_on(), self.folder.path
-                LOG.warning("finished before: result of %s (%s), nothing was trained", place, day)
-            self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
+                more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
+                LOG.warning("finished before: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
             self._round(round_)
@@ -200,6 +201,7 @@ class Runner:
         begun = time.perf_counter()
         with self.clock("train"), writing("training"):  # rows may lie in a file
             self.tally.begin(round_)
+            self._check_schedule(round_)
             state = self.method.round(self.state, self.world)
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
         if is_due(self.config, round_):
@@ -215,6 +217,13 @@ class Runner:
                 self.on_round(line)
         if self._keeps(round_):
             self._keep()
+
+    def _check_schedule(self, round_: int) -> None:
+        """Warn, in the first round, of milestones that the run does not reach; a run may be cut short."""
+        late = [milestone for milestone in self.config.train.lr_milestones if milestone > self.rounds]
+        if late and round_ == 1:
+            reached = f"{', '.join(map(str, late))} is beyond round {self.rounds}, the last one"
+            self.world.warn("lr-milestones", f"train.lr-milestones: {reached}")
 
     def _warnings(self, round_: int) -> dict[str, Any]:
         """Return, and log, what the method warned of in this round and in none before; nothing where there is none."""
@@ -293,11 +302,11 @@ class Runner:
         self.stage = ""
         return found
 
-    def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> None:
-        """Keep the arrays that are asked for and not `there`, if any; they follow from the last state."""
+    def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> list[str]:
+        """Keep the arrays that are asked for and not `there`, by tests of the last state, and return their kinds."""
         wanted = self.ranks.tell(lacking(there, self.config.keep))
         if not wanted:
-            return
+            return []
         self.stage = "arrays"
         with self.clock("keep"):
             lines = [*self.metrics, *([finish] if finish else [])]
@@ -305,6 +314,7 @@ class Runner:
             if self.folder:
                 self.folder.keep({**there, **found})
         self.stage = ""
+        return wanted
 
     def where(self) -> str:
         """Return the stage or round that an error names."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from semcom.config import ConfigError
+from semcom.files import refuse_file
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
@@ -36,7 +37,8 @@ class TensorBoard:
     A context that closes its file; `semcom train METHOD --tensorboard FOLDER` uses it.
 
     Args:
-        folder: of the event files.
+        folder: of one run's event files. What an earlier attempt wrote there is hidden from the first round on that is
+            written now.
 
     Raises:
         ConfigError: the package is not installed, or `folder` is a file.
@@ -46,16 +48,20 @@ class TensorBoard:
         if find_spec("tensorboard") is None:
             raise ConfigError("tensorboard: the package is not installed; pip install 'semcom[tensorboard]'")
         self.folder = Path(folder).expanduser()
-        if self.folder.exists() and not self.folder.is_dir():
-            raise ConfigError(f"tensorboard: {self.folder} is a file; give a folder")
+        refuse_file(self.folder, "tensorboard")
         self._writer: Any = None
+
+    @property
+    def empty(self) -> bool:
+        """True as long as nothing was written."""
+        return self._writer is None
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Write one line of metrics.jsonl, or `summary["finish"]`."""
         if self._writer is None:  # not before the first round: a wrong request leaves nothing
             from torch.utils.tensorboard import SummaryWriter
 
-            self._writer = SummaryWriter(str(self.folder))
+            self._writer = SummaryWriter(str(self.folder), purge_step=line["round"])
         for name, value in scalars(line).items():
             self._writer.add_scalar(name, value, line["round"])
         self._writer.flush()

@@ -166,7 +166,7 @@ BAD: list[tuple[str, str]] = [
     ("list methods fedcl lam", "'lam' is not expected here"),
     ("list channels ofmd", "channel: 'ofmd' is unknown: did you mean 'ofdm'?"),
     ("list experiments dmo", "experiment: 'dmo' is unknown"),
-    ("train", "method: none is given; known are fedcl"),
+    ("train", "method: none is given; known are local, fedavg, fedprox,"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method: 'fedlc' is unknown: did you mean 'fedcl'?"),
     ("sweep", "experiment: none is given; known are arms-small, demo"),
@@ -416,6 +416,33 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
     assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 J"
     assert lines[6].startswith("  downlink: 4 floats")
+
+
+def test_without_a_radio_nothing_is_said_of_it() -> None:
+    lines = report.result_table(SUMMARY, radio=False).splitlines()
+    assert lines[:3] == report.result_table(SUMMARY).splitlines()[:3]
+    assert lines[3:] == [
+        "no radio",
+        "per participating client and round",
+        "  uplink  : 19,200 floats, 614,400 bits",
+        "  downlink: 4 floats, 614,400 bits",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "window"),
+    [(60, "mean of the last 10 rounds"), (7, "mean of the last 7 rounds"), (1, "the last round")],
+)
+def test_a_table_of_different_windows_says_which(rounds: int, window: str) -> None:
+    numbers = SUMMARY["views"]["personal"]  # type: ignore[index]
+    last = {
+        "rounds": rounds,
+        "finish": {"views": {"finished": numbers}},
+        "views": {"finished": numbers, "global": numbers},
+    }
+    lines = report.result_table({**SUMMARY, **last}).splitlines()
+    assert [re.split("  +", line)[0] for line in lines[2:4]] == ["finished (at the end)", f"global ({window})"]
+    assert lines[2].split()[-3:] == ["67.1", "4.1", "55.5"]
 
 
 def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

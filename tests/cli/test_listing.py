@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from semcom.cli import main as cli
 from semcom.cli.fields import docstrings, shown
 from semcom.methods.base import Method
 from semcom.methods.local import Local
+from semcom.methods.parts.classifiers import KINDS
 from semcom.methods.registry import METHODS
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
@@ -206,6 +208,39 @@ def test_every_arm_tells_all_about_itself(arm: str) -> None:
     assert ";" not in method.shares + method.personal, "it separates them in the overview"
     known = docstrings(method.Hyper)
     assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}
+
+
+def test_last_stages_are_listed_with_the_heads(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert cli.main(["list", "heads"]) == 0
+    lines = [line.split(None, 1) for line in capsys.readouterr().out.splitlines()]
+    names = [line[0] for line in lines]
+    assert names[:2] == ["linear", "mlp"] and names[-2:] == ["svm", "lr"] == list(KINDS)
+    assert all(line[1].endswith("for --finish alone.") for line in lines[-2:])
+    assert cli.main(["list", "heads", "lr"]) == 0
+    assert capsys.readouterr().out == "lr  Multinomial logistic regression; for --finish alone.\n"
+
+
+@pytest.mark.parametrize("what", ["encoders", "heads", "datasets"])
+def test_titles_can_be_read_without_the_source(what: str) -> None:
+    """They name papers, fit a line, and begin no paragraph with a type."""
+    registry = listing.registry_of(what)
+    for name in filter(registry.ships, registry.names()):
+        title = listing._title(registry, name)
+        assert title and "the paper's" not in title and "`[" not in title and title.endswith(".")
+        assert len(title) <= 120 - 2 - max(map(len, registry.names()))
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar100", "emnist"])
+def test_a_dataset_says_what_it_is_and_where_it_is_looked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    title, places, options = (" ".join(part.split()) for part in listing.details("datasets", name).split("\n\n"))
+    classes = {"mnist": 10, "cifar100": 100, "emnist": 47}[name]
+    assert f" {classes} classes" in title and " training and " in title and re.search(r" \dx\d\dx\d\d\.$", title)
+    assert f": {name}.npz (x_train, y_train, x_test, y_test), or the files that torchvision downloads" in places
+    assert places.startswith("Looked for in --data.root") and options == "no options"
 
 
 def test_a_dataset_in_the_user_s_own_file(

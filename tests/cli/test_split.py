@@ -159,14 +159,20 @@ def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: 
         ("--out x.npz --data.size 64", "--data.size: no such flag; those of data are --data.name, --data.root"),
         ("--out x.npz --train.lr 1", "--train.lr: no such flag"),
         (
-            "--out x.npz --from-pfllib none",
-            "from-pfllib: 'none' is not there; give a folder as PFLlib divides a dataset",
+            "--out x.npz --from-pfllib nowhere",
+            "from-pfllib: 'nowhere' is not there; give a folder as PFLlib divides a dataset",
         ),
-        ("--out x.npz --from-pfllib none --clients 3", "clients: 3 has no effect with from-pfllib, whose folder says"),
-        ("--out x.npz --from-pfllib none --seed 3", "seed: 3 has no effect with from-pfllib"),
-        ("--out x.npz --from-pfllib none --partition.kind iid", "partition.kind: 'iid' has no effect with from-pfllib"),
-        ("--out x.npz --from-pfllib none --partition.ways 2", "partition.ways: 2 has no effect with from-pfllib"),
-        ("--out x.npz --from-pfllib none --partition.scarce 1", "partition.scarce: (1,) has no effect with from-"),
+        (
+            "--out x.npz --from-pfllib nowhere --clients 3",
+            "clients: 3 has no effect with from-pfllib, whose folder says",
+        ),
+        ("--out x.npz --from-pfllib nowhere --seed 3", "seed: 3 has no effect with from-pfllib"),
+        (
+            "--out x.npz --from-pfllib nowhere --partition.kind iid",
+            "partition.kind: 'iid' has no effect with from-pfllib",
+        ),
+        ("--out x.npz --from-pfllib nowhere --partition.ways 2", "partition.ways: 2 has no effect with from-pfllib"),
+        ("--out x.npz --from-pfllib nowhere --partition.scarce 1", "partition.scarce: (1,) has no effect with from-"),
     ],
 )
 def test_a_wrong_request_is_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -293,6 +293,7 @@ def test_what_a_run_without_a_last_stage_is_does_not_depend_on_the_defaults() ->
     [
         ({"kind": "knn"}, "finish.kind: 'knn' is unknown: known are linear, mlp, svm, lr"),
         ({"kind": "linaer"}, "finish.kind: 'linaer' is unknown: did you mean 'linear'? known are linear, mlp, svm, lr"),
+        ({"kind": "linear", "epochs": 0}, "finish.epochs: 0 leaves the linear heads of finish.kind untrained; give at"),
         ({"kind": "linear", "epochs": -1}, "finish.epochs: -1 is not a whole number of at least 0"),
         ({"kind": "linear", "lr": 0.0}, "finish.lr: 0.0 is not a positive number"),
         ({"kind": "linear", "optimizer": "rprop"}, "finish.optimizer: 'rprop' is not one of adam, sgd"),

@@ -112,11 +112,13 @@ def test_a_finished_run_keeps_what_is_asked_for_later(tmp_path: Path, caplog: An
     assert not any(name.startswith(("received", "curves")) for name in kept_by(first))
     before = snapshot(tmp_path / "later")
     assert run(request(tmp_path / "later", keep=())).out and snapshot(tmp_path / "later") == before
+    assert caplog.messages[-1].endswith("), nothing was trained")
     again = run(request(tmp_path / "later"))
+    assert caplog.messages[-1].endswith("nothing was trained; features, curves-per-client added to arrays.npz")
     assert same(kept_by(again), at_once) and again.summary == first.summary and again.metrics == first.metrics
     before = snapshot(tmp_path / "later")
     run(request(tmp_path / "later"))
-    assert snapshot(tmp_path / "later") == before
+    assert caplog.messages[-1].endswith("), nothing was trained") and snapshot(tmp_path / "later") == before
     path = tmp_path / "later" / ARRAYS
     path.write_bytes(before[ARRAYS][: len(before[ARRAYS]) // 2])
     assert same(kept_by(run(request(tmp_path / "later"))), at_once)

@@ -83,8 +83,10 @@ def test_received_features_are_those_that_a_prediction_decides_on(tmp_path: Path
 def test_unknown_views_and_clients_are_refused(tmp_path: Path) -> None:
     run(request(tmp_path))
     result = load(tmp_path)
-    with pytest.raises(ConfigError, match="^view: 'best' is unknown; known are personal, prototype$"):
-        result.features("best")
+    for asked in (result.features, result.views.__getitem__, result.confusion.__getitem__):
+        with pytest.raises(ConfigError, match="^view: 'best' is unknown; known are personal, prototype$"):
+            asked("best")
+    assert "best" not in result.confusion and result.confusion.get("best") is None
     with pytest.raises(ConfigError, match="^view: 'best' is unknown"):
         result.encode(result.federation.images[:2], 0, "best")
     with pytest.raises(ConfigError, match="^client: there is no model of client 9"):

@@ -112,6 +112,17 @@ def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCapt
     assert run(worlds.request("fedcl")).summary["warnings"] == [] == caplog.messages
 
 
+def test_a_schedule_that_a_run_does_not_reach_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, and not where the last round is the one that is reached."""
+    late = "round 1: train.lr-milestones: 4, 6 is beyond round 3, the last one"
+    assert run(worlds.request(train={"rounds": 3, "lr_milestones": (2, 4, 6)})).summary["warnings"] == [late]
+    assert run(worlds.request(train={"rounds": 3, "lr_milestones": (2, 3)})).summary["warnings"] == []
+    never = "round 1: method.warmup: 3 rounds leave none with the regulariser"
+    assert run(worlds.request("fedcl", hyper={"warmup": 3}, train={"rounds": 3})).summary["warnings"] == [never]
+    assert run(worlds.request("fedcl", hyper={"warmup": 2}, train={"rounds": 3})).summary["warnings"] == []
+    assert caplog.messages == [late, never]
+
+
 def test_an_interrupt_in_the_middle_of_a_round_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
     whole = run(worlds.request(out=str(tmp_path / "whole")))
     config = worlds.request(out=str(tmp_path / "halves"))

@@ -11,6 +11,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
+from semcom.cli.flags import read_early, read_train
 from semcom.config import ConfigError
 from semcom.runs import tracking
 from semcom.runs.runner import run
@@ -50,13 +51,54 @@ def test_tensorboard_has_every_scalar_of_every_round(tmp_path: Path) -> None:
         assert [value for _, value in series] == pytest.approx(expected, rel=1e-6)  # which are float32 there
 
 
-def test_the_command_writes_the_last_stage_too(tmp_path: Path) -> None:
+def test_the_command_writes_the_last_stage_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "train fedavg_ft --clients 3 --train.rounds 2 --partition.shots 8 --model.features 4 --device cpu"
     assert cli.main([*words.split(), "--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "board")]) == 0
-    found = read(tmp_path / "board")
-    assert [step for step, _ in found["loss"]] == [1, 2] and found["personal/accuracy"][-1][0] == 3
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    place = tmp_path / "board" / f"fedavg_ft-{summary['hash']}"
+    assert capsys.readouterr().out.endswith(f"folder: {tmp_path / 'run'}\ntensorboard: {place}\n")
+    found = read(place)
+    assert [step for step, _ in found["loss"]] == [1, 2] and found["personal/accuracy"][-1][0] == 3
     assert found["personal/accuracy"][-1][1] == pytest.approx(summary["finish"]["views"]["personal"]["accuracy"])
+
+
+SMALL = "train fedavg --clients 2 --partition.shots 4 --model.features 4 --device cpu --train.rounds 3"
+
+
+def board_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Path:
+    """Where a command has written for TensorBoard."""
+    assert cli.main([*SMALL.split(), *words]) == 0
+    return Path(capsys.readouterr().out.splitlines()[-1].removeprefix("tensorboard: "))
+
+
+def test_a_run_that_is_finished_or_taken_up_is_written_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every round once, whether or not the rounds were written when they were trained."""
+    config = read_train(read_early([*SMALL.split()[1:], "--out", str(tmp_path / "run")], config=True))
+
+    def stop(line: Any) -> None:
+        if line["round"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        semcom.run(config, on_round=stop)
+    words = ["--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "board")]
+    lost = read(board_of(words, capsys))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    expected = [(line["round"], pytest.approx(line["loss"])) for line in lines]
+    assert len(expected) == 3 and lost["loss"] == expected, "taken up after round 2"
+    again = board_of(words, capsys)
+    assert read(again)["loss"] == expected and len(list(again.iterdir())) == 2, "hidden, not written twice"
+    elsewhere = board_of([*words[:3], str(tmp_path / "other")], capsys)
+    assert read(elsewhere)["loss"] == expected, "finished before"
+
+
+def test_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = (board_of(["--seed", seed, "--tensorboard", str(tmp_path)], capsys) for seed in "01")
+    assert one.parent == other.parent == tmp_path and one != other
+    assert [step for step, _ in read(one)["loss"]] == [step for step, _ in read(other)["loss"]] == [1, 2, 3]
+    assert read(one)["loss"] != read(other)["loss"]
 
 
 def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -70,6 +112,8 @@ def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="file is a file; give a folder$"):
         semcom.TensorBoard(tmp_path / "file")
+    with pytest.raises(ConfigError, match="^tensorboard: .*file is a file; give a folder$"):
+        semcom.TensorBoard(tmp_path / "file" / "in" / "it")
     with semcom.TensorBoard(tmp_path / "board"):
         pass
     assert not (tmp_path / "board").exists()

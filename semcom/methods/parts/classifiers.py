@@ -9,7 +9,7 @@ Legend: n clients, C classes, d features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeGuard, get_args
+from typing import Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -21,7 +21,11 @@ from semcom.engine.world import World
 from semcom.methods.parts.passes import training_pass
 
 Kind = Literal["svm", "lr"]
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS: Mapping[str, str] = {
+    "svm": "A linear support vector machine for each class against the others, squared hinge; for --finish alone.",
+    "lr": "Multinomial logistic regression; for --finish alone.",
+}
+"""Name of a classifier -> what it is."""
 
 
 def is_classifier(kind: str | None) -> TypeGuard[Kind]:

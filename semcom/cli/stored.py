@@ -1,0 +1,109 @@
+"""A stored config.json as the base of a command line: the flags override it, and what they leave idle falls away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import semcom
+from semcom.cli.fields import ALIASES
+from semcom.config import ConfigError, NoEffect, Resolved, RunConfig, from_dict
+from semcom.config.checks import check_types
+from semcom.config.options import spelled, usual
+from semcom.runs.owners import options, put
+
+LARGEST = 64 << 20
+"""Bytes of the largest config.json: that of a million clients with a rate each."""
+
+
+def read_config(path: str) -> RunConfig:
+    """Return the configuration stored in a config.json. Raises ConfigError."""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
+            raise ConfigError(f"config: {path!r} is no file")
+        if os.path.getsize(path) > LARGEST:
+            raise ConfigError(f"config: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
+        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
+    except OSError as error:
+        raise ConfigError(f"config: {path!r} cannot be read: {error.strerror}") from None
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
+        raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
+    config = from_dict(values)
+    check_types(config)
+    return config
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"config: {twice!r} is given twice")
+    return table
+
+
+def resolve_over(config: RunConfig, path: str | None, words: Sequence[str]) -> tuple[Resolved, list[str]]:
+    """Resolve what flags have made of a stored configuration, without what they leave without effect.
+
+    Args:
+        config: the flags over the stored values.
+        path: of the stored configuration (None: there is none, and nothing falls away).
+        words: the flags.
+
+    Returns:
+        the resolved configuration, and the fields that have fallen away.
+
+    Raises:
+        ConfigError: anything else is wrong, or a field without effect is among those that are given, or was without
+            effect in the file.
+    """
+    given, fallen = fields_of(words), list[str]()
+    while True:
+        try:
+            return semcom.resolve(config), fallen
+        except NoEffect as error:
+            field = next((name for name in error.fields if name not in {*given, *fallen}), None)
+            if field is None or path is None:
+                raise
+            _refuse_idle(read_config(path))
+            config = _without(config, field)
+            fallen.append(field)
+
+
+def _refuse_idle(stored: RunConfig) -> None:
+    """Raise NoEffect where a stored configuration has such a field by itself; what else is wrong, flags may change."""
+    try:
+        semcom.resolve(dataclasses.replace(stored, contents={}))
+    except NoEffect:
+        raise
+    except ConfigError:
+        pass
+
+
+def fields_of(words: Sequence[str]) -> set[str]:
+    """Return the fields that the flags among some words set, as flags spell them in full."""
+    flags = [spelled(word.partition("=")[0].removeprefix("--")) for word in words if word.startswith("--")]
+    sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
+    shorter = {flag: f"{sections[cls]}.{name}" for cls, names in ALIASES.items() for name, flag in names.items()}
+    flags = [shorter.get(f"--{flag}", flag) for flag in flags]
+    return {*flags, *(flag.replace(".no-", ".") for flag in flags)}  # --train.no-through-link sets train.through-link
+
+
+def _without(config: RunConfig, field: str) -> RunConfig:
+    """Return a configuration with the default in a field, which is named as its flag is spelled."""
+    section, _, name = field.replace("-", "_").rpartition(".")
+    if not section:
+        return dataclasses.replace(config, **{name: usual(config, name)})
+    part = None if section == "method" else getattr(config, section)
+    if part is not None and hasattr(part, name):
+        part = dataclasses.replace(part, **{name: usual(part, name)})
+        return dataclasses.replace(config, **{section: part})
+    own = options(config, section)
+    return put(config, section, dataclasses.replace(own, **{name: usual(own, name)}))

@@ -1,0 +1,118 @@
+"""A stored config.json below flags: what they take back, what falls away with a choice that they replace."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semcom.cli import flags
+from semcom.cli import main as cli
+from semcom.cli.stored import resolve_over
+from semcom.config import ConfigError, Resolved, RunConfig, TrainConfig, to_dict
+from semcom.runs.resolve import resolve
+
+
+def over(folder: Path, stored: RunConfig, words: str) -> tuple[Resolved, list[str]]:
+    """The configuration that `semcom train WORDS --config FILE` carries out, and what has fallen away."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(to_dict(stored)))
+    early = flags.read_early([*words.split(), "--config", str(path)], config=True)
+    given = [*(["--method"] if early.name else []), *early.rest]
+    return resolve_over(dataclasses.replace(flags.read_train(early), contents={}), str(path), given)
+
+
+def request(method: str = "fedavg", **fields: Any) -> RunConfig:
+    return resolve(RunConfig(method, **fields, device="cpu"))
+
+
+LINEAR = {"finish": {"kind": "linear", "epochs": 7, "lr": 0.5}}
+SNR = {"channel": {"kind": "rayleigh", "snr_db": 3.0, "test_snr_db": "3,9"}}
+TDL = {"channel": {"kind": "ofdm", "options": {"profile": "tdl-a", "speed_mps": 9.0}}}
+SGD = {"train": {"optimizer": "sgd", "momentum": 0.9}}
+FALLS: list[tuple[RunConfig, str, list[str], dict[str, Any]]] = [
+    (request(**LINEAR), "--finish none", ["finish.epochs", "finish.lr"], {"finish.kind": None, "finish.lr": None}),
+    (request(**LINEAR), "--finish.kind svm", ["finish.epochs", "finish.lr"], {"finish.kind": "svm"}),
+    (request(**LINEAR), "--finish mlp", [], {"finish.kind": "mlp", "finish.epochs": 7, "finish.lr": 0.5}),
+    (request(**LINEAR), "--finish.lr none", [], {"finish.lr": 0.003}),
+    (request(**SNR), "--channel.kind none", ["channel.snr-db", "channel.test-snr-db"], {"channel.snr_db": 10.0}),
+    (request(**SNR), "--channel.kind awgn", [], {"channel.snr_db": 3.0, "channel.test_snr_db": "3,9"}),
+    (request(**SNR), "--channel.test-snr-db none", [], {"channel.test_snr_db": None}),
+    (
+        request(**TDL),
+        "--channel.profile rayleigh",
+        ["channel.delay-spread-ns", "channel.carrier-ghz", "channel.speed-mps"],
+        {"channel.options.profile": "rayleigh", "channel.options.speed_mps": None},
+    ),
+    (request(**SGD), "--train.optimizer adam", ["train.momentum"], {"train.momentum": 0.0}),
+    (request(), "--train.local-steps 5", ["train.local-epochs"], {"train.local_steps": 5, "train.local_epochs": None}),
+    (
+        request(train={"local_steps": 5}),
+        "--train.local-epochs 2",
+        ["train.local-steps"],
+        {"train.local_steps": None, "train.local_epochs": 2},
+    ),
+    (request("local", train={"through_link": False}), "--channel.kind=none", ["train.through-link"], {}),
+    (request(train={"lr": 0.5}), "perfedavg", ["train.lr"], {"train.lr": 1e-3}),
+    (request("fedcl", hyper={"lam": 0.5}), "--method.centroids none", ["method.lam"], {"hyper.lam": 1 / 64}),
+    (request(new_clients=2, new_steps=5), "--new-clients 0", ["new-steps"], {"new_steps": 100}),
+]
+
+
+@pytest.mark.parametrize(("stored", "words", "fallen", "values"), FALLS, ids=[words for _, words, *_ in FALLS])
+def test_what_flags_leave_without_effect_falls_away(
+    stored: RunConfig, words: str, fallen: list[str], values: dict[str, Any], tmp_path: Path
+) -> None:
+    config, found = over(tmp_path, stored, words)
+    assert found == fallen
+    for name, value in values.items():
+        part: Any = config
+        for field in name.split("."):
+            part = getattr(part, field)
+        assert part == value, name
+
+
+@pytest.mark.parametrize(
+    ("stored", "words", "message"),
+    [
+        (request(**SNR), "--channel.kind none --channel.test-snr-db 3,9", "channel.test-snr-db: '3,9' has no effect"),
+        (request(**LINEAR), "--finish none --finish.lr=0.5", "finish.lr: 0.5 has no effect"),
+        (request(), "--train.local-steps 5 --train.local-epochs 2", "train.local-steps: 5 is not taken beside"),
+        (request("local"), "--channel.kind none --train.no-through-link", "train.through-link: False has no effect"),
+        (RunConfig("fedavg", train=TrainConfig(momentum=0.9)), "", "train.momentum: 0.9 has no effect with adam"),
+        (RunConfig("fedavg", train=TrainConfig(momentum=0.9)), "--seed 4", "train.momentum: 0.9 has no effect with"),
+    ],
+)
+def test_what_is_given_is_refused_and_a_file_by_itself_is_too(
+    stored: RunConfig, words: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as stop:
+        over(tmp_path, stored, words)
+    assert str(stop.value).startswith(message)
+
+
+def test_a_line_says_what_has_fallen_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    small = {"clients": 2, "train": {"rounds": 1}, "model": {"encoder": "dcgan-narrow", "features": 8}}
+    path.write_text(json.dumps(to_dict(request("local", **small, channel={"snr_db": 3.0}))))
+    assert cli.main(["train", "--config", str(path), "--channel.kind", "none", "--partition.shots", "4"]) == 0
+    wanted = f"INFO left out of {path}, as it has no effect beside the flags: channel.snr-db"
+    assert [line for line in capsys.readouterr().err.splitlines() if line.endswith(wanted)]
+
+
+@pytest.mark.parametrize("word", ["none", "None"])
+@pytest.mark.parametrize(
+    "flag", ["finish", "train.lr", "train.optimizer", "train.local-epochs", "train.lr-milestones", "out", "data.root"]
+)
+def test_the_word_none_leaves_an_optional_field_open(flag: str, word: str) -> None:
+    config = flags.read_train(flags.read_early(["fedavg", f"--{flag}", word], config=True))
+    section, _, name = ("finish.kind" if flag == "finish" else flag).replace("-", "_").rpartition(".")
+    assert getattr(getattr(config, section) if section else config, name) is None
+
+
+def test_none_is_a_choice_of_its_own_where_a_field_has_it() -> None:
+    config = flags.read_train(flags.read_early(["fedcl", "--method.centroids", "none"], config=True))
+    assert config.hyper.centroids == "none"
