@@ -250,7 +250,6 @@ def test_only_those_who_are_tested_count_in_a_last_stage(monkeypatch: pytest.Mon
         ("fedavg", {}),
         ("repper", {"finish": {"epochs": 0}}),
         ("fedbabu", {"finish": {"epochs": 0}}),
-        ("local", {"finish": {"kind": "mlp", "epochs": 0}}),
     ],
 )
 def test_without_a_last_stage_it_takes_nothing(
