@@ -15,6 +15,8 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "demo": "experiments.demo:DEMO",
         "finish-search": "experiments.finish_search:FINISH_SEARCH",
         "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
+        "letter-search": "experiments.letter_search:LETTER_SEARCH",
+        "letter-search-lambda": "experiments.letter_search:LETTER_SEARCH_LAMBDA",
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     },
     base="experiments.base:Experiment",
