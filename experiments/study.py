@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from experiments import curves, efficiency, pairs, ranking
+from experiments.archive import unpacked
 from experiments.comparison import Comparison, Comparisons
 from experiments.frames import TABLES
 from experiments.results import table
@@ -28,13 +29,16 @@ def study(folder: Path | str) -> Study:
     """Return the study of a folder: finished runs with all their numbers, and others with how far they have come.
 
     Args:
-        folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs.
+        folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs; or the archive
+            that `pack` has made of one.
 
     Raises:
-        ConfigError: there is no run in it, or the same run twice.
+        ConfigError: there is no run in it, or the same run twice; or a file that is no archive.
     """
-    found, declared = stored_runs(Path(folder).expanduser())
-    return Study(found, axes(found, declared))
+    path = Path(folder).expanduser()
+    place = unpacked(path) if path.is_file() else None
+    found, declared = stored_runs(path if place is None else Path(place.name))
+    return Study(found, axes(found, declared), place)
 
 
 class Study:
@@ -46,10 +50,11 @@ class Study:
     Args:
         found: the runs.
         axes: fields that vary, by their dotted names on the command line.
+        place: what keeps the runs' folders where they are (None: nothing has to).
     """
 
-    def __init__(self, found: Sequence[Stored], axes: Sequence[str]) -> None:
-        self.axes = tuple(axes)
+    def __init__(self, found: Sequence[Stored], axes: Sequence[str], place: object = None) -> None:
+        self.axes, self._place = tuple(axes), place
         self.stored = ordered(found, self.axes)
 
     def _table(self, name: str) -> pd.DataFrame:
@@ -121,7 +126,7 @@ class Study:
         Raises:
             ConfigError: there is no such field, or no run with such a value.
         """
-        return Study(where(self.stored, at, self.axes), self.axes)
+        return Study(where(self.stored, at, self.axes), self.axes, self._place)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 

@@ -119,7 +119,10 @@ def pins() -> dict[str, str]:
 
 
 def test_constraints_are_versions_only_and_cover_the_dependencies() -> None:
-    assert all(re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\d.]+(post\d+)?", version) for name, version in pins().items())
+    assert all(
+        re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\d.]+(post\d+)?", version)
+        for name, version in pins().items()
+    )
     wanted = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
     assert {re.split(r"[<>=]", requirement)[0] for requirement in wanted} <= set(pins())
 

@@ -1,4 +1,4 @@
-"""`semcom results` and `semcom compare`: a study's tables, and what they allow to be said of two methods."""
+"""`semcom results`, `compare` and `pack`: a study's tables, what they say of two methods, and all of it as a file."""
 
 from __future__ import annotations
 
@@ -52,6 +52,27 @@ class CompareFlags:
     """Number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB)."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
+
+
+@dataclass(frozen=True)
+class PackFlags:
+    """Write a study as one file: all but checkpoints and kept arrays, without the places of this machine.
+
+    FOLDER comes first. Every command that takes a study takes the file too.
+    """
+
+    out: str | None = None
+    """The .zip file (None: FOLDER.zip)."""
+    arrays: bool = False
+    """Whether arrays that runs have kept (matrices, features) go in too."""
+
+
+def pack(words: list[str]) -> None:
+    """Carry out `semcom pack FOLDER`."""
+    from experiments import archive
+
+    (folder,), wanted = _read(words, ("FOLDER",), PackFlags(), "semcom pack")
+    print(f"archive: {archive.pack(folder, wanted.out, arrays=wanted.arrays)}")
 
 
 def results(words: list[str]) -> None:
