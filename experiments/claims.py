@@ -1,0 +1,236 @@
+"""What a claim compares, of whatever numbers: those of a paper's own tables, or those of runs.
+
+A claim of `experiments.papers` is about comparisons: one for each point, method, rival and step along an axis. Here
+each becomes a difference per seed. experiments/papers/README.md explains the words of a claim.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pandas as pd
+
+from experiments import papers
+
+LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness")
+"""Metrics that are best where they are lowest."""
+DERIVED = ("gain", "fall", "spread")
+"""Metrics that are made of accuracies."""
+Key = Hashable
+"""A point of a source."""
+Group = Sequence[Key]
+"""A point, or points along an axis in their order."""
+
+
+class Source(Protocol):
+    """Numbers that claims can be held against."""
+
+    places: Mapping[Any, Mapping[str, tuple[str, ...]]]
+    """Point -> its fields, each with the values that it stands for."""
+
+    def value(self, method: str, key: Any, metric: str) -> pd.Series:
+        """Return a number of a method at a point, by seed, accuracies in percent; empty where it is not known."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of the comparisons that a claim consists of.
+
+    Attributes:
+        values: by seed; where there is no target, positive ones speak for the claim. Of `top` one for each rival, whose
+            positive values speak for the rival.
+        target: the number that the values should have (None: they should be positive).
+        top: number of places that the method should be among (None: it is no such claim).
+        method: whose numbers they are.
+        against: the rival; the method itself where there is none.
+        key: the point, the later one of a step along an axis.
+    """
+
+    values: tuple[pd.Series, ...]
+    target: float | None
+    top: int | None
+    method: str
+    against: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, read.
+
+    Attributes:
+        relation: one of `papers.RELATIONS`.
+        left: the methods that it speaks of.
+        right: their rivals.
+        value: the number that it states; NaN for none.
+        relative: whether that is a percentage of an accuracy.
+        metric: one of `papers.METRICS`.
+        axis: the field that varies along it.
+        quantifier: one of `papers.QUANTIFIERS`.
+        asked: field -> values of the points that it is about.
+    """
+
+    relation: str
+    left: Sequence[str]
+    right: Sequence[str]
+    value: float
+    relative: bool
+    metric: str
+    axis: str | None
+    quantifier: str
+    asked: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any]) -> Claim:
+        """Return a row of `papers.claims`, read."""
+        at = papers.at(row["at"])
+        return cls(
+            relation=row["relation"],
+            left=papers.names(row["left"]),
+            right=papers.names(row["right"]),
+            value=row["value"],
+            relative=row["unit"] == "percent-relative",
+            metric=at.get("metric", ("accuracy",))[0],
+            axis=at.get("axis", (None,))[0],
+            quantifier=at.get("quantifier", ("all",))[0],
+            asked={field: values for field, values in at.items() if field not in papers.ASPECTS},
+        )
+
+    @property
+    def along(self) -> bool:
+        """True if it is about points along its axis together."""
+        return self.metric in ("fall", "spread") or self.relation in ("falls_with", "rises_with")
+
+    @property
+    def low(self) -> bool:
+        """True if it is about lower values."""
+        return self.relation == "below" or (self.relation == "best" and self.metric in LOW_IS_GOOD)
+
+
+def comparisons(claim: Claim, source: Source) -> list[Comparison]:
+    """Return the comparisons of a claim for which the source has numbers."""
+    where = [key for key, place in source.places.items() if fits(place, claim.asked)]
+    found = _Comparisons(claim, source)
+    if claim.relation in ("falls_with", "rises_with"):
+        made = found.steps(groups(claim, where, source))
+    else:
+        points = groups(claim, where, source) if claim.along else [[key] for key in where]
+        made = found.of(points)
+    return [one for one in made if all(len(values) for values in one.values)]
+
+
+def fits(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
+    """Return whether a point is one of those asked for.
+
+    Where several kinds of partition are asked for, an option that the point's partition does not have is passed over.
+    """
+    mixed = len(asked.get("partition.kind", ())) > 1
+    needed = {f: values for f, values in asked.items() if f in place or not (mixed and f.startswith("partition."))}
+    return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
+
+
+def groups(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+    """Return the points along the claim's axis, a list of two or more for each combination of the other fields.
+
+    They are in the order in which the claim lists the axis' values, or ascend; a fall goes down from the largest.
+
+    Raises:
+        ValueError: two points have the same place on the axis.
+    """
+    axis, asked = claim.axis or "", claim.asked
+    others = [field for field in asked if field != axis and len(asked[field]) > 1]
+    made: dict[tuple[Any, ...], list[Key]] = {}
+    for key in where:
+        if axis in source.places[key]:
+            made.setdefault(tuple(source.places[key].get(field) for field in others), []).append(key)
+
+    def position(key: Key) -> float:
+        (value,) = source.places[key][axis]
+        return asked[axis].index(value) if axis in asked else float(value)
+
+    for group in made.values():
+        if len({position(key) for key in group}) < len(group):
+            raise ValueError(f"two numbers at one place of {axis}: {group}")
+    down = claim.metric == "fall" and axis not in asked
+    return [sorted(group, key=position, reverse=down) for group in made.values() if len(group) > 1]
+
+
+class _Comparisons:
+    """Makes the comparisons of one claim."""
+
+    def __init__(self, claim: Claim, source: Source) -> None:
+        self.claim, self.source = claim, source
+
+    def measure(self, method: str, group: Group) -> pd.Series:
+        """Return what is compared, by seed; empty where a number is missing."""
+        metric = "accuracy" if self.claim.metric in DERIVED else self.claim.metric
+        line = [self.source.value(method, key, metric) for key in group]
+        if self.claim.metric == "gain":
+            best = self._best([self.source.value(other, group[0], metric) for other in self.claim.right])
+            return (line[0] - best).dropna()
+        if self.claim.metric == "fall":
+            return (line[0] - line[-1]).dropna()
+        if self.claim.metric == "spread":
+            whole = pd.concat(line, axis=1).dropna()
+            return whole.max(axis=1) - whole.min(axis=1)
+        return line[0]
+
+    @staticmethod
+    def _best(rivals: Sequence[pd.Series]) -> pd.Series:
+        """Return the values with the highest mean. The highest of each seed would be that of no method."""
+        known = [values for values in rivals if len(values)]
+        return max(known, key=lambda values: values.mean()) if known else pd.Series(dtype=float)
+
+    def steps(self, lines: Sequence[Group]) -> Iterator[Comparison]:
+        """Yield each method's steps along the axis."""
+        sign = 1 if self.claim.relation == "rises_with" else -1
+        for line, method in itertools.product(lines, self.claim.left):
+            for one, other in itertools.pairwise(line):
+                step = sign * (self.measure(method, [other]) - self.measure(method, [one])).dropna()
+                yield Comparison((step,), None, None, method, method, other)
+
+    def of(self, points: Sequence[Group]) -> Iterator[Comparison]:
+        """Yield the comparisons at each point."""
+        for group in points:
+            if self.claim.quantifier == "any":  # at each point one of `left` is enough
+                best = max(self.claim.left, key=lambda name: self.measure(name, group).mean())
+                yield from self._of(best, group)
+            else:
+                for method in self.claim.left:
+                    yield from self._of(method, group)
+
+    def _of(self, method: str, group: Group) -> Iterator[Comparison]:
+        claim, mine, key = self.claim, self.measure(method, group), group[-1]
+        rivals = {other: self.measure(other, group) for other in claim.right if other != method}
+        if claim.relation == "top":
+            sign = -1 if claim.metric in LOW_IS_GOOD else 1
+            ahead = tuple(d for other in rivals.values() if len(d := (sign * (other - mine)).dropna()))
+            if ahead and len(mine):
+                yield Comparison(ahead, None, int(claim.value), method, method, key)
+        elif claim.relation in ("by", "equals"):
+            rest = self._best(list(rivals.values())) if claim.right else None
+            whole = self._whole(method, group) if rest is None else rest
+            target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
+            values = mine if rest is None else (mine - rest).dropna()
+            yield Comparison((values,), target, None, method, method, key)
+        else:
+            yield from self._beside(method, mine, rivals, group)
+
+    def _beside(
+        self, method: str, mine: pd.Series, rivals: Mapping[str, pd.Series], group: Group
+    ) -> Iterator[Comparison]:
+        """Yield the comparisons with each rival, or with a number."""
+        sign = -1 if self.claim.low else 1
+        if not self.claim.right:
+            bound = self.claim.value * (self._whole(method, group) / 100 if self.claim.relative else 1)
+            yield Comparison(((sign * (mine - bound)).dropna(),), None, None, method, method, group[-1])
+        for other, theirs in rivals.items():
+            against = method if other == "averaged" else other
+            yield Comparison(((sign * (mine - theirs)).dropna(),), None, None, method, against, group[-1])
+
+    def _whole(self, method: str, group: Group) -> pd.Series:
+        """Return the accuracy of which a fall is a percentage: the one that it begins with."""
+        return self.source.value(method, group[0], "accuracy")
