@@ -28,8 +28,9 @@ Group = Sequence[Key]
 class Source(Protocol):
     """Numbers that claims can be held against."""
 
-    places: Mapping[Any, Mapping[str, tuple[str, ...]]]
-    """Point -> its fields, each with the values that it stands for."""
+    @property
+    def places(self) -> Mapping[Any, Mapping[str, tuple[str, ...]]]:
+        """Point -> its fields, each with the values that it stands for."""
 
     def value(self, method: str, key: Any, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed, accuracies in percent; empty where it is not known."""
@@ -47,6 +48,7 @@ class Comparison:
         method: whose numbers they are.
         against: the rival; the method itself where there is none.
         key: the point, the later one of a step along an axis.
+        lead: whether the target is that of a lead, over the best rival.
     """
 
     values: tuple[pd.Series, ...]
@@ -55,6 +57,7 @@ class Comparison:
     method: str
     against: str
     key: Key
+    lead: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ class _Comparisons:
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
             values = mine if rest is None else (mine - rest).dropna()
-            yield Comparison((values,), target, None, method, method, key)
+            yield Comparison((values,), target, None, method, method, key, lead=rest is not None)
         else:
             yield from self._beside(method, mine, rivals, group)
 

@@ -1,0 +1,139 @@
+"""The numbers of finished studies, as a source that claims can be held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments import papers
+from experiments.pairs import value_of
+from experiments.registry import EXPERIMENTS, experiment
+from experiments.results import flatten
+from experiments.selection import _plain
+from experiments.stored import Stored
+from experiments.study import Study, study
+from experiments.words import number
+from semcom.config import ConfigError
+
+COMMITTED = Path(__file__).parent / "results"
+"""Where the archives of studies lie that come with the package."""
+SCALES = ("paper", "small")
+"""Scales whose results are evidence, the better first; a smoke test is none."""
+PERCENT = ("accuracy", "accuracy_std", "worst10")
+"""Metrics of a view that are parts of 1."""
+Key = tuple[str, tuple[Any, ...]]
+"""Item, and the values of its study's axes."""
+
+
+class Evidence:
+    """The studies of one or several items as a `claims.Source`.
+
+    Attributes:
+        places: point -> its fields.
+        scales: the scales of the studies.
+    """
+
+    def __init__(self, studies: Mapping[str, tuple[str, Study]]) -> None:
+        self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
+        self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
+        self._runs: dict[Key, list[Stored]] = {}
+        for item, (_, each) in studies.items():
+            for run in (run for run in each.stored if run.status == "done"):
+                key = (item, tuple(run.fields.get(name) for name in each.axes))
+                self._runs.setdefault(key, []).append(run)
+        for key, runs in self._runs.items():
+            self.places[key] = _common(runs)
+
+    def methods(self) -> set[str]:
+        """Return the names of claims for which there are runs."""
+        there = {run.variant for runs in self._runs.values() for run in runs}
+        return there | {name for name in papers.OWN if any(self._of(name, key) for key in self._runs)}
+
+    def value(self, method: str, key: Key, metric: str) -> pd.Series:
+        """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
+        if method == "averaged":
+            each = [self.value(name, key, metric) for name in sorted({run.variant for run in self._runs[key]})]
+            return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
+        view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
+        found = {run.fields.get("seed", 0): _number(run, view, metric) for run in self._of(method, key)}
+        return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
+
+    def _of(self, name: str, key: Key) -> list[Stored]:
+        """Return the runs of a variant, or of what a name of the papers stands for."""
+        named = [run for run in self._runs[key] if run.variant == name]
+        if named or name not in papers.OWN:
+            return named
+        method, settings = papers.OWN[name]
+        wanted = {field: value for field, value in settings.items() if field != "view"}
+        plain = {field: _plain(value) for field, value in wanted.items()}
+        return [
+            run
+            for run in self._runs[key]
+            if run.fields.get("method") == method
+            and (plain or run.variant == method)
+            and all(_plain(run.fields.get(field)) == value for field, value in plain.items())
+        ]
+
+
+def _common(runs: Sequence[Stored]) -> dict[str, tuple[str, ...]]:
+    """Return the fields that all runs of a point share, as claims spell their values."""
+    first = runs[0].fields
+    shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
+    return {name: (_spelled(value),) for name, value in shared.items()}
+
+
+def _spelled(value: Any) -> str:
+    return number(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _number(run: Stored, view: str | None, metric: str) -> float | None:
+    """Return a number of a run; None where it has no such."""
+    summary = run.summary or {}
+    if metric in PERCENT:
+        return 100 * value_of(run, view, metric)
+    if metric == "floats":
+        traffic = summary.get("traffic", {})
+        return sum(counts["floats"] for counts in traffic.values()) if traffic else None
+    found = flatten(summary.get("clusters", {})).get(metric)
+    return None if found is None else float(found)
+
+
+def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
+    """Return the results of items, at the best scale that there is; None where none of them has any.
+
+    Args:
+        items: names of experiments.
+        folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
+
+    Raises:
+        ConfigError: results are there and cannot be read.
+    """
+    found = {item: place for item in items if (place := _place(item, folder))}
+    return Evidence({item: (scale, study(path)) for item, (scale, path) in found.items()}) if found else None
+
+
+def _place(item: str, folder: Path) -> tuple[str, Path] | None:
+    """Return the scale of an item's best results, and where they lie."""
+    for scale in SCALES:
+        for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
+            if path.exists():
+                return scale, path
+    return None
+
+
+def command(item: str) -> str:
+    """Return the command that makes the results of an item, or why there is none."""
+    try:
+        scales = experiment(item).offered()
+    except ConfigError:
+        return "no experiment of this name yet"
+    scale = next((name for name in reversed(SCALES) if name in scales), scales[-1])
+    return f"semcom sweep {item} --scale {scale}"
+
+
+def defined(item: str) -> bool:
+    """Return whether there is an experiment of this name."""
+    return item in EXPERIMENTS.names()

@@ -1,0 +1,219 @@
+"""The scorecard: what each claim of the five papers comes to in our runs. The rule is that of docs/protocol.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from experiments import papers
+from experiments.claims import Claim, Comparison, comparisons
+from experiments.evidence import Evidence, command, evidence
+from experiments.statistics import LEVEL, t_interval
+
+Answer = Literal["yes", "no", "open"]
+State = Literal[
+    "reproduced",
+    "not reproduced",
+    "cannot be told",
+    "contradicted by the paper itself",
+    "protocol unknown",
+    "not run",
+]
+SHARES: Mapping[str, float] = {"all": 1.0, "any": 1.0, "almost-all": 0.8, "most": 0.5, "some": 0.0}
+"""Quantifier -> the part of the comparisons that has to say yes; of `most` and `some` it has to be more."""
+NEAR = 2.0
+"""Points around a stated number that count as it."""
+WIDEST = 8.0
+"""Width in points of the widest interval that can reproduce a number by itself."""
+MOST_SEEDS = 1000
+"""Largest number of seeds that is named as enough to tell."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One comparison with its interval and answer.
+
+    Attributes:
+        comparison: what is compared.
+        answer: what it says to the claim.
+        mean: of its values, in points; of `top` of the rival that is closest ahead or behind.
+        low: lower end of the 95 % interval; NaN where there is none.
+        high: upper end.
+        seeds: number of seeds.
+    """
+
+    comparison: Comparison
+    answer: Answer
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def judge(one: Comparison) -> Judged:
+    """Return the answer of a comparison, by the table of docs/protocol.md."""
+    if one.top is not None:
+        return _top(one, one.top)
+    mean, low, high = _interval(one.values[0])
+    seeds = len(one.values[0])
+    if math.isnan(low):
+        return Judged(one, "open", mean, low, high, seeds)
+    if one.target is None:
+        answer: Answer = "yes" if low > 0 else "no" if high < 0 else "open"
+    else:
+        answer = _number(one, low, high)
+    return Judged(one, answer, mean, low, high, seeds)
+
+
+def _number(one: Comparison, low: float, high: float) -> Answer:
+    """Return the answer about a stated number: a lead, or a value by itself."""
+    target = one.target or 0.0
+    if low > target + NEAR or high < target - NEAR:
+        return "no"
+    settled = (low > 0 if target > 0 else high < 0) if one.lead and target else high - low <= WIDEST
+    return "yes" if settled else "open"
+
+
+def _top(one: Comparison, places: int) -> Judged:
+    """Return the answer about being among the best: rivals are ahead, behind, or it is open."""
+    ends = [_interval(values) for values in one.values]
+    ahead, maybe = (sum(end[i] > 0 for end in ends) for i in (1, 2))
+    unknown = any(math.isnan(low) for _, low, _ in ends)
+    answer: Answer = "no" if ahead >= places else "yes" if maybe < places and not unknown else "open"
+    mean, low, high = sorted(ends, reverse=True)[min(places, len(ends)) - 1]
+    return Judged(one, answer, -mean, -high, -low, min(len(values) for values in one.values))
+
+
+def _interval(values: pd.Series) -> tuple[float, float, float]:
+    """Return mean and 95 % interval; values that are all equal, in two seeds or more, are known exactly."""
+    found = t_interval(values.to_numpy())
+    if math.isnan(found.low) and len(values) > 1:
+        return found.mean, found.mean, found.mean
+    return found.mean, found.low, found.high
+
+
+def decide(answers: Sequence[Answer], quantifier: str) -> State:
+    """Return what the answers of a claim's comparisons come to."""
+    share, total = SHARES[quantifier], len(answers)
+    more = quantifier in ("most", "some")
+
+    def enough(count: int) -> bool:
+        return count > share * total if more else count >= share * total - 1e-9
+
+    if enough(answers.count("yes")):
+        return "reproduced"
+    return "cannot be told" if enough(total - answers.count("no")) else "not reproduced"
+
+
+def seeds_needed(judged: Judged) -> int | None:
+    """Return the number of seeds at which an interval of the same spread would exclude zero.
+
+    None: the mean speaks against the claim, there is no spread, or it takes more than `MOST_SEEDS`.
+    """
+    values = judged.comparison.values[0].to_numpy()
+    if judged.mean <= 0 or len(values) < 2:
+        return None
+    n = np.arange(2, MOST_SEEDS + 1)
+    width = stats.t.ppf(0.5 + LEVEL / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
+    enough = n[width < judged.mean]
+    return int(enough[0]) if len(enough) else None
+
+
+def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
+    """Return a claim's row of the scorecard.
+
+    Args:
+        claim: a row of `papers.claims`.
+        found: the results of its items (None: there are none).
+    """
+    read = Claim.read(claim)
+    judged = [judge(one) for one in comparisons(read, found)] if found is not None else []
+    state, notes = _state(claim, read, found, judged)
+    least = min(judged, key=lambda one: one.mean) if judged else None
+    return {
+        "id": claim["id"],
+        "paper": claim["paper"],
+        "item": claim["item"],
+        "claim": claim["says"],
+        "stated": claim["value"],
+        "unit": claim["unit"],
+        "state": state,
+        "ours": least.mean if least else math.nan,
+        "low": least.low if least else math.nan,
+        "high": least.high if least else math.nan,
+        "of": _label(least) if least else "",
+        **{answer: sum(one.answer == answer for one in judged) for answer in ("yes", "no", "open")},
+        "seeds": min((one.seeds for one in judged), default=0),
+        "scale": ", ".join(found.scales) if found is not None and judged else "",
+        "note": "; ".join(notes),
+        "command": "; ".join(command(item) for item in claim["item"].split()),
+    }
+
+
+def _state(
+    claim: Mapping[str, Any], read: Claim, found: Evidence | None, judged: Sequence[Judged]
+) -> tuple[State, list[str]]:
+    """Return the state of a claim, and what there is to be said of it."""
+    if claim["contradicted_by"]:
+        return "contradicted by the paper itself", [claim["contradicted_by"]]
+    if claim["protocol"] == "unknown":
+        return "protocol unknown", [claim["note"]] if claim["note"] else []
+    if found is None or not judged:
+        return "not run", [] if found is None else [f"the runs have no {read.metric} at its points"]
+    missing = _missing(read, found)
+    state = decide([one.answer for one in judged], read.quantifier)
+    if missing and state == "reproduced":
+        state = "cannot be told"
+    if state != "cannot be told":
+        return state, missing
+    needed = [seeds_needed(one) for one in judged if one.answer == "open" and one.comparison.target is None]
+    told = [n for n in needed if n is not None]
+    return state, [*missing, *([f"{max(told)} seeds would tell" if len(told) == len(needed) else ""] if told else [])]
+
+
+def _missing(read: Claim, found: Evidence) -> list[str]:
+    """Return what a claim speaks of and the runs do not have."""
+    values = {
+        f"{field}={value}"
+        for field, wanted in read.asked.items()
+        for value in wanted
+        if not any(value in place.get(field, ()) for place in found.places.values())
+    }
+    methods = {*read.left, *read.right} - found.methods() - {"averaged"}
+    return [f"not run: {', '.join(sorted([*values, *methods]))}"] if values or methods else []
+
+
+def _label(judged: Judged) -> str:
+    """Return whose difference it is."""
+    one = judged.comparison
+    return one.method if one.against == one.method else f"{one.method} - {one.against}"
+
+
+def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.DataFrame:
+    """Return a row per claim of the five papers.
+
+    Args:
+        folder: that holds results of sweeps, <experiment>-<scale>; those that come with the package are read too.
+        paper: one of `papers.PAPERS` (None: all).
+
+    Returns:
+        Columns: id, paper, item, claim, stated (value) and unit; state; ours, low, high (mean and 95 % interval, in
+        points, of the comparison that is the least favourable to the claim) and of (whose difference); yes, no, open
+        (numbers of comparisons); seeds, scale, note, command.
+
+    Raises:
+        ConfigError: no such paper, or results that cannot be read.
+    """
+    if paper is not None:
+        papers.table(paper)
+    frame = papers.claims()
+    wanted = frame if paper is None else frame[frame["paper"] == paper]
+    found = {items: evidence(items.split(), Path(folder)) for items in wanted["item"].unique()}
+    return pd.DataFrame([row(claim, found[claim["item"]]) for _, claim in wanted.iterrows()])

@@ -1,0 +1,150 @@
+"""The scorecard's rule, on numbers with known answers, and on studies written by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments import scorecard as card
+from experiments.archive import pack
+from experiments.claims import Comparison
+from experiments.evidence import command
+from experiments.scorecard import decide, judge, scorecard, seeds_needed
+from semcom.config import ConfigError, DataConfig
+from tests.experiments.studies import config, simple
+
+
+def compared(*values: float, **fields: object) -> Comparison:
+    plain = Comparison((pd.Series(values, dtype=float),), None, None, "a", "b", "point")
+    return dataclasses.replace(plain, **fields)
+
+
+@pytest.mark.parametrize(
+    ("one", "answer"),
+    [
+        # Three seeds: the mean +- 4.303 s / sqrt(3), which is 2 +- 2.48 for 1, 2, 3, and 5 +- 2.48 for 4, 5, 6.
+        (compared(1, 2, 3), "open"),
+        (compared(4, 5, 6), "yes"),
+        (compared(-4, -5, -6), "no"),
+        (compared(5), "open"),  # one seed decides nothing
+        (compared(5, 5), "yes"),  # exact numbers do
+        (compared(0, 0), "open"),
+        # A lead of 8: 5 +- 2.48 reaches into 8 +- 2, and 2 +- 2.48 does not; 5 +- 6.2 does, and contains 0.
+        (compared(4, 5, 6, target=8.0, lead=True), "yes"),
+        (compared(1, 2, 3, target=8.0, lead=True), "no"),
+        (compared(2.5, 5, 7.5, target=8.0, lead=True), "open"),
+        # A value of 8: an interval that reaches into 8 +- 2 has to be at most 8 wide.
+        (compared(4, 5, 6, target=8.0), "yes"),
+        (compared(2.5, 5, 7.5, target=8.0), "open"),
+        (compared(1, 2, 3, target=8.0), "no"),
+    ],
+)
+def test_a_comparison_is_answered_by_its_interval(one: Comparison, answer: str) -> None:
+    assert judge(one).answer == answer
+
+
+def rivals(*means: float) -> Comparison:
+    values = tuple(pd.Series([mean - 0.1, mean, mean + 0.1]) for mean in means)  # +- 0.25
+    return Comparison(values, None, 2, "a", "a", "point")
+
+
+@pytest.mark.parametrize(
+    ("means", "answer"),
+    [((5, -5, -5), "yes"), ((5, 0, -5), "open"), ((5, 5, -5), "no"), ((0, -5, -5), "yes"), ((0, 0, -5), "open")],
+)
+def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer: str) -> None:
+    assert judge(rivals(*means)).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "quantifier", "state"),
+    [
+        ("yyy", "all", "reproduced"),
+        ("yyo", "all", "cannot be told"),
+        ("yon", "all", "not reproduced"),
+        ("yyyyo", "almost-all", "reproduced"),
+        ("yyyno", "almost-all", "cannot be told"),
+        ("yyynn", "almost-all", "not reproduced"),
+        ("yyno", "most", "cannot be told"),
+        ("yyyn", "most", "reproduced"),
+        ("ynno", "most", "not reproduced"),
+        ("ynnn", "some", "reproduced"),
+        ("nnnn", "some", "not reproduced"),
+        ("onnn", "some", "cannot be told"),
+    ],
+)
+def test_answers_add_up_as_the_quantifier_says(answers: str, quantifier: str, state: str) -> None:
+    words = {"y": "yes", "n": "no", "o": "open"}
+    assert decide([words[letter] for letter in answers], quantifier) == state  # type: ignore[misc]
+
+
+def test_the_seeds_that_would_tell() -> None:
+    # s = 1, mean 2: t(0.975, n - 1) / sqrt(n) is 2.48 for three seeds, 1.59 for four.
+    assert seeds_needed(judge(compared(1, 2, 3))) == 4
+    assert seeds_needed(judge(compared(-1, -2, -3))) is None
+    assert seeds_needed(judge(compared(1))) is None
+
+
+def fig2a(folder: Path, lead: float, seeds: int = 3) -> None:
+    """A study of the letter's Fig. 2(a): FedCL is ahead of FedProto by `lead`, and FedAvg at 30 %."""
+    base = {"fedcl": 0.6 + lead, "fedproto": 0.6, "fedavg": 0.3}
+    for clients in (5, 20):
+        for name, accuracy in base.items():
+            for seed in range(seeds):
+                of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
+                own = 0.01 * seed * (name == "fedcl")
+                simple(folder, of, [accuracy + own] * clients)
+
+
+def states(frame: pd.DataFrame) -> dict[str, str]:
+    return {row["id"].removeprefix("letter-fig2a-"): row["state"] for _, row in frame.iterrows() if row["seeds"]}
+
+
+def test_claims_are_judged_from_stored_studies(tmp_path: Path) -> None:
+    fig2a(tmp_path / "letter-fig2a-small", 0.13)
+    frame = scorecard(tmp_path, "fedcl-letter")
+    found = states(frame)
+    assert found["best"] == "reproduced" and found["over-fedproto-points"] == "reproduced"
+    # 12.75 % of 60 are 7.65 points, and 38.55 % of 30 are 11.57: the leads are 14 and 44 +- 2.5.
+    assert found["over-fedproto-relative"] == "not reproduced"
+    assert found["over-fedavg-relative"] == "not reproduced"
+    assert found["over-fedavg-points"] == "not reproduced"
+    assert found["stable"] == "cannot be told"  # nothing changes with the number of clients
+    one = frame.set_index("id").loc["letter-fig2a-over-fedproto-points"]
+    assert one["ours"] == pytest.approx(14) and one["high"] - one["low"] == pytest.approx(
+        2 * 4.3027 * 1 / 3**0.5, rel=1e-3
+    )
+    assert (one["seeds"], one["scale"], one["of"]) == (3, "small", "fedcl")
+    rest = frame[~frame["id"].str.startswith("letter-fig2a")]
+    assert set(rest["state"]) == {"not run"}
+
+
+def test_an_archive_is_evidence_and_one_seed_is_none(tmp_path: Path) -> None:
+    fig2a(tmp_path / "runs", 0.12, seeds=1)
+    pack(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
+    found = states(scorecard(tmp_path, "fedcl-letter"))
+    assert set(found.values()) == {"cannot be told"}
+
+
+def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+    for name, accuracy in (("fedcl", 0.7), ("fedproto", 0.6)):
+        for seed in range(3):
+            of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
+            simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
+    frame = scorecard(tmp_path, "fedcl-letter").set_index("id")
+    best = frame.loc["letter-fig2a-best"]
+    assert best["state"] == "cannot be told" and best["note"] == "not run: clients=5, fedavg"
+    assert (best["yes"], best["no"], best["open"]) == (1, 0, 0)
+
+
+def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> None:
+    frame = scorecard(tmp_path)
+    assert len(frame) == 194 and frame["id"].is_unique
+    assert (frame["state"] == "contradicted by the paper itself").sum() == 27
+    assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
+    assert command("arms-small") == "semcom sweep arms-small --scale small"
+    with pytest.raises(ConfigError, match="^paper: 'letter' is unknown: known are fedcl-letter"):
+        scorecard(tmp_path, "letter")
