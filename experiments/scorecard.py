@@ -32,6 +32,8 @@ NEAR = 2.0
 """Points around a stated number that count as it."""
 WIDEST = 8.0
 """Width in points of the widest interval that can reproduce a number by itself."""
+DIGITS = 9
+"""Decimals of a point that count: what rounding leaves of equal numbers is no difference."""
 MOST_SEEDS = 1000
 """Largest number of seeds that is named as enough to tell."""
 
@@ -93,7 +95,7 @@ def _top(one: Comparison, places: int) -> Judged:
 
 def _interval(values: pd.Series) -> tuple[float, float, float]:
     """Return mean and 95 % interval; values that are all equal, in two seeds or more, are known exactly."""
-    found = t_interval(values.to_numpy())
+    found = t_interval(values.to_numpy().round(DIGITS))
     if math.isnan(found.low) and len(values) > 1:
         return found.mean, found.mean, found.mean
     return found.mean, found.low, found.high
