@@ -16,7 +16,6 @@ from experiments.selection import _plain
 from experiments.stored import Stored
 from experiments.study import Study, study
 from experiments.words import number
-from semcom.config import ConfigError
 
 COMMITTED = Path(__file__).parent / "results"
 """Where the archives of studies lie that come with the package."""
@@ -124,16 +123,10 @@ def _place(item: str, folder: Path) -> tuple[str, Path] | None:
     return None
 
 
-def command(item: str) -> str:
-    """Return the command that makes the results of an item, or why there is none."""
-    try:
-        scales = experiment(item).offered()
-    except ConfigError:
-        return "no experiment of this name yet"
+def command(item: str) -> str | None:
+    """Return the command that makes the results of an item; None where no experiment has its name."""
+    if item not in EXPERIMENTS.names():
+        return None
+    scales = experiment(item).offered()
     scale = next((name for name in reversed(SCALES) if name in scales), scales[-1])
     return f"semcom sweep {item} --scale {scale}"
-
-
-def defined(item: str) -> bool:
-    """Return whether there is an experiment of this name."""
-    return item in EXPERIMENTS.names()

@@ -144,6 +144,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         "paper": claim["paper"],
         "item": claim["item"],
         "claim": claim["says"],
+        "relation": claim["relation"],
         "stated": claim["value"],
         "unit": claim["unit"],
         "state": state,
@@ -155,7 +156,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         "seeds": min((one.seeds for one in judged), default=0),
         "scale": ", ".join(found.scales) if found is not None and judged else "",
         "note": "; ".join(notes),
-        "command": "; ".join(command(item) for item in claim["item"].split()),
+        "command": "; ".join(filter(None, map(command, claim["item"].split()))),
     }
 
 
@@ -206,9 +207,9 @@ def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.Da
         paper: one of `papers.PAPERS` (None: all).
 
     Returns:
-        Columns: id, paper, item, claim, stated (value) and unit; state; ours, low, high (mean and 95 % interval, in
-        points, of the comparison that is the least favourable to the claim) and of (whose difference); yes, no, open
-        (numbers of comparisons); seeds, scale, note, command.
+        Columns: id, paper, item, claim, relation, stated (value) and unit; state; ours, low, high (mean and 95 %
+        interval, in points, of the comparison that is the least favourable to the claim) and of (whose difference);
+        yes, no, open (numbers of comparisons); seeds, scale, note, command.
 
     Raises:
         ConfigError: no such paper, or results that cannot be read.
@@ -219,3 +220,28 @@ def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.Da
     wanted = frame if paper is None else frame[frame["paper"] == paper]
     found = {items: evidence(items.split(), Path(folder)) for items in wanted["item"].unique()}
     return pd.DataFrame([row(claim, found[claim["item"]]) for _, claim in wanted.iterrows()])
+
+
+STYLE = (
+    "body{font:15px/1.4 sans-serif;margin:2em auto;max-width:75em;padding:0 1em}"
+    "table{border-collapse:collapse}td,th{border-top:1px solid #bbb;padding:.3em .6em;text-align:left;"
+    "vertical-align:top}code{font-size:85%}"
+)
+"""The look of the page."""
+SHOWN = ("state", "claim", "stated", "unit", "of", "ours", "low", "high", "seeds", "scale", "note", "command")
+"""Columns of the page."""
+
+
+def page(frame: pd.DataFrame) -> str:
+    """Return the scorecard as one HTML page, a table per paper, which needs no network."""
+    parts = []
+    for paper, of in frame.groupby("paper", sort=False):
+        counts = ", ".join(f"{n} {state}" for state, n in of["state"].value_counts().items())
+        shown = of[list(SHOWN)].to_html(index=False, na_rep="", float_format="{:.2f}".format, border=0)
+        parts.append(f"<h2>{paper}</h2>\n<p>{len(of)} claims: {counts}.</p>\n{shown}")
+    title = "What the five papers claim, and what our runs give"
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    rule = "Numbers are in points, of the comparison that is the least favourable to the claim, with 95 % intervals."
+    return f"<!doctype html>\n<html lang='en'><head>{head}</head>\n<body><h1>{title}</h1>\n<p>{rule}</p>\n" + (
+        "\n".join(parts) + "\n</body></html>\n"
+    )

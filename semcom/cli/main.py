@@ -40,6 +40,7 @@ commands:
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
   pack FOLDER         write a study as one file, which the others take like its folder
+  claims              hold what the five papers claim against stored results
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
@@ -359,12 +360,20 @@ def pack(words: list[str]) -> None:
     carry_out(words)
 
 
+def claims(words: list[str]) -> None:
+    """Carry out `semcom claims`."""
+    from semcom.cli.claims import claims as carry_out
+
+    carry_out(words)
+
+
 NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
     "results": ("experiments",),
     "compare": ("experiments",),
     "pack": ("experiments",),
+    "claims": ("experiments",),
 }
 """Command -> the packages beside semcom that it cannot do without."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -375,6 +384,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "results": results,
     "compare": compare,
     "pack": pack,
+    "claims": claims,
     "bench": bench,
     "channel-check": channel_check,
     "list": show,

@@ -13,6 +13,7 @@ from experiments.archive import pack
 from experiments.claims import Comparison
 from experiments.evidence import command
 from experiments.scorecard import decide, judge, scorecard, seeds_needed
+from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig
 from tests.experiments.studies import config, simple
 
@@ -146,5 +147,24 @@ def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> No
     assert (frame["state"] == "contradicted by the paper itself").sum() == 27
     assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
     assert command("arms-small") == "semcom sweep arms-small --scale small"
+    assert command("no-such") is None
     with pytest.raises(ConfigError, match="^paper: 'letter' is unknown: known are fedcl-letter"):
         scorecard(tmp_path, "letter")
+
+
+def test_the_command_prints_states_numbers_and_what_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    fig2a(tmp_path / "letter-fig2a-small", 0.13)
+    words = ["claims", "--paper", "fedcl-letter", "--results", str(tmp_path)]
+    assert cli.main(words) == 0
+    said = capsys.readouterr().out
+    line = next(line for line in said.splitlines() if "FedProto by 12.75%. Read as points. (letter-fig2a)" in line)
+    assert line.split("  ")[0] == "reproduced" and "fedcl: 14.0 [11.5, 16.5], 3 seeds" in line
+    assert said.splitlines()[0].startswith("fedcl-letter: 21 claims: 14 not run, 3 not reproduced, 2 ")
+    assert "semcom sweep letter-fig2b --scale small" in said
+    assert cli.main([*words, "--csv", str(tmp_path / "card.csv"), "--html", str(tmp_path / "card.html")]) == 0
+    assert len(pd.read_csv(tmp_path / "card.csv")) == 21
+    page = (tmp_path / "card.html").read_text("utf-8")
+    assert page.count("<tr") == 22 and "http" not in page and "With 20 clients FedCL is ahead" in page
