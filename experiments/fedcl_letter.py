@@ -1,0 +1,207 @@
+"""The figures of the FedCL letter, and what its gain is made of.
+
+Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Personalized Semantic Communication", IEEE
+Communications Letters, 2024.
+
+The letter gives: CIFAR-10; 5 or 20 clients (20 in Fig. 2(b), 5 in Fig. 3); 200 rounds; DCGAN-like encoders with 64
+features and a fully-connected decoder; rates of 0.001; 10 dB in Fig. 3(b) and 5 dB in Fig. 4; a constant number of
+images per client in Fig. 3; steps of SGD (Eqs. 4 and 6).
+
+It does not give: classes and images of a client (here 3 and 100 of each, FedProto's public setting, unless they vary),
+widths of the encoder, batch size, local epochs, lambda of FedCL and of FedProto, SNRs of Figs. 2(a) and 2(b) (10 dB;
+-15 to 18 dB), values of m in Fig. 3, clients of Fig. 4 (20), number of seeds, and test images. At scale `paper` these
+are semcom's defaults, at scale `small` what `experiments.letter_search` has chosen on validation images.
+
+Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a class per client, and three to five seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import semcom
+from experiments.base import Experiment, Grid, Variant
+from experiments.fields import set_fields
+from experiments.progress import run_folder
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
+from semcom.runs.folder import write_summary
+
+ARMS = ("fedcl", "fedproto", "fedavg")
+"""The methods that the letter compares."""
+ROUNDS = {"smoke": 2, "small": 60, "paper": 200}
+CURVE = {"smoke": 1, "small": 4, "paper": 4}
+"""Scale -> rounds between the evaluations of a learning curve."""
+WAYS = {
+    "smoke": ((2, 30), (3, 20)),
+    "small": ((2, 150), (3, 100), (5, 60), (6, 50), (10, 30)),
+    "paper": ((2, 150), (3, 100), (5, 60), (6, 50), (10, 30)),
+}
+"""Scale -> classes of a client, and training images of each: their product is constant."""
+TEST_SNRS = tuple(float(snr) for snr in range(-15, 19, 3))
+MIXED = "dcgan-narrow,dcgan-deep,dcgan,cnn"
+"""Encoders that clients take in turn."""
+Vary = Mapping[Any, tuple[Any, ...]]
+
+
+def _base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
+    """Return the configuration that the runs of a scale share."""
+    split: dict[str, Any] = {"ways": 3, "shots": 15 if scale == "smoke" else 100}
+    return RunConfig(
+        data=DataConfig(name="digits" if scale == "smoke" else "cifar10"),
+        partition=PartitionConfig(options=split if scale == "paper" else {**split, "test_per_class": 100}),
+        model=ModelConfig(encoder="dcgan" if scale == "paper" else "dcgan-narrow"),
+        channel=ChannelConfig(snr_db=snr_db),
+        clients=clients,
+        train=TrainConfig(
+            rounds=ROUNDS[scale],
+            lr=1e-3,
+            batch_size=50,
+            optimizer="sgd" if scale == "paper" else "adam",
+            eval_every=eval_every,
+        ),
+    )
+
+
+def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
+    """Return the seeds of a scale: one in a smoke test, five at `paper`."""
+    return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
+
+
+def _scales(grid: Any) -> dict[str, Grid]:
+    """Return scale -> its grid."""
+    return {scale: grid(scale) for scale in ROUNDS}
+
+
+def _fig2a(scale: str) -> Grid:
+    return Grid(_base(scale, eval_every=CURVE[scale]), {"clients": (5, 20), "seed": _seeds(scale, 5)})
+
+
+FIG2A = Experiment(
+    name="letter-fig2a",
+    title="Learning curves with 5 and 20 clients",
+    paper="FedCL letter, Fig. 2(a)",
+    variants=ARMS,
+    scales=_scales(_fig2a),
+    axis="clients",
+)
+"""Fig. 2(a); the SNR, 10 dB, is ours."""
+
+
+def _fig2b_once(scale: str) -> Grid:
+    snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
+    features = (16, 64) if scale != "smoke" else (16,)
+    vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": _seeds(scale)}
+    return Grid(_base(scale, 9.0), vary)
+
+
+FIG2B_ONCE = Experiment(
+    name="letter-fig2b-once",
+    title="Accuracy against test SNR with 20 clients, trained once at 9 dB",
+    paper="FedCL letter, Fig. 2(b), another reading",
+    variants=ARMS,
+    scales=_scales(_fig2b_once),
+    axis="channel.test_snr_db",
+)
+"""Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64."""
+
+
+def _fig3(scale: str, eval_every: int) -> Grid:
+    vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": _seeds(scale, 5)}
+    return Grid(_base(scale, clients=5, eval_every=eval_every), vary)
+
+
+FIG3A = Experiment(
+    name="letter-fig3a",
+    title="Learning curves of FedCL for m classes per client, equal data",
+    paper="FedCL letter, Fig. 3(a)",
+    variants=("fedcl",),
+    scales=_scales(lambda scale: _fig3(scale, CURVE[scale])),
+    axis="partition.ways",
+)
+"""Fig. 3(a); 10 dB is that of Fig. 3(b)."""
+
+FIG3B = Experiment(
+    name="letter-fig3b",
+    title="Accuracy against m classes per client, equal data",
+    paper="FedCL letter, Fig. 3(b)",
+    variants=ARMS,
+    scales=_scales(lambda scale: _fig3(scale, 20)),
+    axis="partition.ways",
+)
+"""Fig. 3(b)."""
+
+
+def train_and_measure(config: RunConfig) -> None:
+    """Train; then leave silhouette and 10-nearest-neighbour purity of the received features as `clusters`.
+
+    The training lies in a folder of its own: there is a summary only when both are done.
+    """
+    folder = run_folder(config)
+    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
+    found = result.features()
+    clusters = {
+        "silhouette": semcom.silhouette(found.received, found.labels),
+        "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
+    }
+    write_summary(folder, {**result.summary, "clusters": clusters, "hash": run_hash(config)})
+
+
+def _fig4(scale: str) -> Grid:
+    return Grid(replace(_base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)})
+
+
+FIG4 = Experiment(
+    name="letter-fig4",
+    title="Received features at 5 dB: their clusters",
+    paper="FedCL letter, Fig. 4",
+    variants=ARMS,
+    scales=_scales(_fig4),
+    axis="channel.snr_db",
+    train=train_and_measure,
+)
+"""Fig. 4, with two numbers for what its drawings show."""
+
+
+def _ablation(scale: str) -> Grid:
+    snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
+    return Grid(_base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)})
+
+
+ABLATION = Experiment(
+    name="letter-ablation",
+    title="FedCL, and it with one thing changed",
+    paper="none",
+    variants=(
+        "fedcl",
+        Variant("mean centroids", "fedcl", {"hyper.centroids": "mean"}),
+        Variant("no regulariser", "fedcl", {"hyper.centroids": "none"}),
+        Variant("InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"}),
+        Variant("16 lambda", "fedcl", {"hyper.lam": 1 / 4}),
+        Variant("from round 11", "fedcl", {"hyper.warmup": 10}),
+        Variant("own decoders", "fedcl", {"hyper.average_decoder": False}),
+        Variant("ideal downlink", "fedcl", {"channel.downlink_snr_db": "inf"}),
+        "fedproto",
+        "local",
+    ),
+    scales=_scales(_ablation),
+    axis="channel.test_snr_db",
+)
+"""What FedCL's accuracy is made of, at 9 dB and tested at others."""
+
+
+def _encoders(scale: str) -> Grid:
+    encoder = _base(scale).model.encoder
+    return Grid(_base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)})
+
+
+ENCODERS = Experiment(
+    name="letter-encoders",
+    title="One encoder for all clients, and four in turn",
+    paper="none (the letter's text says that encoders may differ)",
+    variants=("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"),
+    scales=_scales(_encoders),
+    axis="model.encoder",
+)
+"""Methods whose clients may have encoders of their own."""
