@@ -39,6 +39,7 @@ commands:
   figure FIGURE       draw a figure from the results of a sweep
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
+  report FOLDER...    write a study as one HTML page with interactive curves
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
@@ -351,11 +352,19 @@ def compare(words: list[str]) -> None:
     carry_out(words)
 
 
+def report(words: list[str]) -> None:
+    """Carry out `semcom report FOLDER...`."""
+    from semcom.cli.report import report as carry_out
+
+    carry_out(words)
+
+
 NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
     "results": ("experiments",),
     "compare": ("experiments",),
+    "report": ("experiments", "figures"),
 }
 """Command -> the packages beside semcom that it cannot do without."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -365,6 +374,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "figure": figure,
     "results": results,
     "compare": compare,
+    "report": report,
     "bench": bench,
     "channel-check": channel_check,
     "list": show,
