@@ -62,6 +62,7 @@ def _page(parts: Sequence[Mapping[str, Any]]) -> str:
     from plotly.offline import get_plotlyjs
 
     environment = Environment(loader=PackageLoader("figures.report", "."), autoescape=True, trim_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # in the order of the study
     own = {name: Markup(_text(f"page.{name}")) for name in ("css", "js")}
     template = environment.get_template("page.html")
     return template.render(parts=parts, plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
@@ -72,11 +73,11 @@ def _text(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return nested values as JSON has them: NaN, which it has not, as null, and floats with five digits."""
+    """Return nested values as JSON has them: NaN, which it has not, as null, and floats with six digits."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, float):
-        return float(f"{value:.5g}") if math.isfinite(value) else None
+        return float(f"{value:.6g}") if math.isfinite(value) else None
     return value

@@ -82,8 +82,9 @@ class _Places:
 def _axis(axis: str, values: Sequence[Any]) -> Json:
     """Return an axis with its values: numbers, where all of them are, or else texts."""
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) and not empty(v) for v in values)
-    texts = [shown(value) for value in values]
-    return {"name": axis, "label": heading(axis), "numeric": numeric, "values": list(values) if numeric else texts}
+    texts, words = [shown(value) for value in values], [placed({axis: value}) for value in values]
+    found = {"name": axis, "label": heading(axis), "numeric": numeric, "words": words}
+    return found | {"values": list(values) if numeric else texts}
 
 
 def _run(run: Stored, study: Study, view: str | None, places: _Places, names: Names) -> Json:

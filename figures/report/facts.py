@@ -91,9 +91,7 @@ def _accuracy(study: Study, view: str | None) -> str:
     views = study.views[study.views["headline"]] if view is None else study.views[study.views["view"] == view]
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
     said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
-    return (
-        f"mean over clients and over the last evaluations of a run (of at most ten), in the view {said}" if of else ""
-    )
+    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}" if of else ""
 
 
 def _intervals(study: Study) -> str:

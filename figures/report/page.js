@@ -9,7 +9,8 @@
     floats: "floats", uses: "channel uses", bits: "bits", airtime_s: "airtime in s", energy_j: "energy in J",
     samples: "training samples", rounds: "rounds",
   };
-  const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  const CONFIG = { responsive: true, displaylogo: false, showSendToCloud: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  const SHADES = [[0, "#ffffff"], [1, "#6baed6"]]; // dark text is readable on all of them
   const FIRST = "first of each method";
 
   const style = (i) => ({
@@ -159,7 +160,7 @@
   const runsHere = (part, variant) => Object.entries(part.data.runs)
     .filter(([, run]) => run.variant === variant && here(part, run.at));
   const viewOf = (part, run) => (part.state.view === FIRST ? run.headline : part.state.view);
-  const place = (part) => part.data.axes.map((axis, a) => `${axis.label}: ${axis.values[part.state.at[a]]}`).join(", ");
+  const place = (part) => part.data.axes.map((axis, a) => axis.words[part.state.at[a]]).join(", ");
   const hover = (part, key) => {
     const run = part.data.runs[key];
     const words = run.words.replace(/, /g, "\n");
@@ -176,6 +177,12 @@
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, showlegend: true,
       xaxis: { ...axis, title: { text: text(x) } }, yaxis: { ...axis, title: { text: text(y) } }, ...more,
     };
+  }
+
+  // Make a layout that of a matrix: its first row on top, no lines between its cells.
+  function blank(made) {
+    made.yaxis.autorange = "reversed";
+    made.xaxis.showgrid = made.yaxis.showgrid = false;
   }
 
   // -- figures: each returns its traces and layout, or null where there is nothing to show ------------------------------
@@ -198,7 +205,7 @@
       const words = (row) => {
         const ends = row.low === null ? "no interval" : `${percent(row.low)} to ${percent(row.high)}`;
         const seeds = row.n > 1 ? `mean of ${row.n} seeds` : "one seed";
-        return `${text(name)}<br>${text(axis || tested ? at(row) : "")}<br>${percent(row.mean)} (${seeds}; ${ends})`;
+        return `${text(name)}<br>${text(tested ? `test SNR ${at(row)} dB` : axis ? axis.words[row.at[a]] : "")}<br>${percent(row.mean)} (${seeds}; ${ends})`;
       };
       const known = (row, end) => (row[end] === null ? 0 : 100 * Math.abs(row[end] - row.mean));
       const line = {
@@ -227,6 +234,7 @@
     const type = numeric ? {} : { type: "category" };
     const made = layout(label, "accuracy in %");
     Object.assign(made.xaxis, type);
+    if (axis && numeric && axis.values.length <= 15) made.xaxis.tickvals = axis.values;
     return { data: traces, layout: made };
   }
 
@@ -311,20 +319,19 @@
     const count = Math.max(...rows.map((row) => row.averages.length));
     const written = count * rows.length <= 300 && wide();
     const made = layout("class", "", { height: 140 + 34 * rows.length, showlegend: false });
-    made.yaxis.autorange = "reversed";
+    blank(made);
     made.xaxis.dtick = count <= 20 ? 1 : undefined;
     return {
       data: [{
         type: "heatmap", x: [...Array(count).keys()], y: rows.map((row) => row.name), z: rows.map((row) => row.averages),
-        customdata: rows.map((row) => row.averages.map(() => row.keys)), zmin: 0, zmax: 100, colorscale: GREYS,
+        customdata: rows.map((row) => row.averages.map(() => row.keys)), zmin: 0, zmax: 100, colorscale: SHADES,
         xgap: 1, ygap: 1, colorbar: { title: { text: "%" }, thickness: 12 },
-        texttemplate: written ? "%{z:.0f}" : undefined,
+        texttemplate: written ? "%{z:.0f}" : undefined, textfont: { color: "#1a1a1a" },
         hovertemplate: "%{y}<br>class %{x}: %{z:.1f} %<extra></extra>",
       }],
       layout: made,
     };
   }
-  const GREYS = [[0, "#ffffff"], [1, "#31688e"]];
 
   // Test images of one run by true and predicted class.
   function confusion(part) {
@@ -341,14 +348,14 @@
       return row.map((count) => (sum ? (100 * count) / sum : null));
     });
     const made = layout("predicted class", "true class", { height: 520, showlegend: false });
-    made.yaxis.autorange = "reversed";
+    blank(made);
     if (counts.length <= 20) [made.xaxis.dtick, made.yaxis.dtick] = [1, 1];
     return {
       note: `View ${view}. Shares of the test images of a true class, of all clients; a class without any is blank.`,
       data: [{
-        type: "heatmap", z: shares, text: counts, zmin: 0, zmax: 100, colorscale: GREYS, xgap: 1, ygap: 1,
+        type: "heatmap", z: shares, text: counts.map((row, i) => row.map((n, j) => (shares[i][j] === null ? "" : n))), zmin: 0, zmax: 100, colorscale: SHADES, xgap: 1, ygap: 1,
         customdata: counts.map((row) => row.map(() => [key])), colorbar: { title: { text: "%" }, thickness: 12 },
-        texttemplate: counts.length <= 12 ? "%{text}" : undefined,
+        texttemplate: counts.length <= 12 ? "%{text}" : undefined, textfont: { color: "#1a1a1a" },
         hovertemplate: "true %{y}, predicted %{x}<br>%{text} images, %{z:.1f} %<extra></extra>",
       }],
       layout: made,
@@ -485,7 +492,8 @@
   function start(root) {
     const data = JSON.parse(root.querySelector(".data").textContent);
     const first = Object.values(data.runs).find((run) => run.status === "done") || Object.values(data.runs)[0];
-    const along = data.axes.findIndex((axis) => axis.values.length > 1 && axis.numeric);
+    const lengths = data.axes.map((axis) => (axis.numeric && axis.values.length > 1 ? axis.values.length : 0));
+    const along = lengths.findIndex((length) => length && length === Math.max(...lengths));
     const state = {
       hidden: new Set(), at: first ? [...first.at] : data.axes.map(() => 0), view: FIRST,
       x: along >= 0 ? `axis${along}` : data.tests ? "tests" : data.axes.length ? "axis0" : "method",

@@ -105,11 +105,11 @@ def _marks_note(marks: Mapping[Any, str]) -> str:
 
 def _compared(study: Study, view: str | None) -> Table:
     """Return a sentence for each pair of variants at each point."""
-    pairs = list(combinations(study.variants, 2))
-    points = max(1, len(study.runs[list(study.axes)].drop_duplicates())) if study.axes else 1
+    pairs, done = list(combinations(study.variants, 2)), [run for run in study.stored if run.status == "done"]
+    points = len({tuple(shown(run.fields.get(axis)) for axis in study.axes) for run in done})
     title, many = "Comparisons", len(pairs) * points
     if many > MOST_COMPARISONS:
-        note = f"{len(pairs)} pairs of methods at {points} points are more than a report compares ({MOST_COMPARISONS})"
+        note = f"A report makes {MOST_COMPARISONS} comparisons at most, and {len(pairs)} x {points} are possible"
         return Table("compared", title, f"{note}. Ask for those that you want: semcom compare FOLDER A B.")
     found = Comparisons.corrected([each for pair in pairs for each in _pair(study, pair, view)])
     said = sum(each.supported for each in found)
@@ -147,12 +147,12 @@ def _runs(study: Study, view: str | None, names: Names) -> Table:
     runs, rows = {run.hash: run for run in study.stored}, []
     for row in study.runs.to_dict("records"):
         run = runs[row["hash"]]
-        accuracy, worst, jain = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10", "jain"))
+        accuracy, worst = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10"))
         measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
-        measured += [_measured(jain, 3), _measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
+        measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
         ends = [_text(row["hash"]), Cell(names.text(command(run)), command(run), "code")]
         rows.append([*_place(row, columns), _text(row["status"]), *measured, *ends])
-    heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %", "Jain's index"]
+    heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
     return Table("runs", "All runs", note, heads, rows, list(study.runs["hash"]))
