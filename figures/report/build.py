@@ -11,7 +11,7 @@ from typing import Any
 import semcom
 from figures.report.data import numbers
 from figures.report.facts import facts, titled
-from figures.report.names import Names
+from figures.report.subject import Subject
 from figures.report.tables import tables
 from semcom.config import ConfigError
 from semcom.files import write_atomically
@@ -44,14 +44,12 @@ def report(
 
 def _part(folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what the template shows of a study."""
-    study, names = semcom.study(folder).where(at or {}), Names(folder)
-    data = numbers(study, view, names)
+    subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
         "title": titled(folder),
-        "facts": facts(study, folder, view, names),
-        "tables": {table.id: table for table in tables(study, view, names)},
-        "variants": study.variants,
-        "data": plain(data),
+        "facts": facts(subject),
+        "tables": {table.id: table for table in tables(subject)},
+        "data": plain(numbers(subject)),
     }
 
 

@@ -18,7 +18,8 @@ from experiments.stored import Stored
 from experiments.study import Study
 from experiments.table import means
 from figures.report.facts import sorted_values
-from figures.report.names import Names, empty, heading, placed, shown
+from figures.report.names import empty, heading, placed, shown
+from figures.report.subject import Subject
 from semcom.runs.arrays import CONFUSION
 
 MOST_POINTS = 1_000_000
@@ -31,28 +32,22 @@ INTERVAL = ["mean", "low", "high", "n"]
 Json = dict[str, Any]
 
 
-def numbers(study: Study, view: str | None, names: Names) -> Json:
-    """Return the numbers of a study: axes, variants, runs, means, tests, curves, clients, classes, confusion, costs.
-
-    Args:
-        study: the study.
-        view: as of `report`.
-        names: for texts that may hold paths.
-    """
+def numbers(subject: Subject) -> Json:
+    """Return the numbers of a study: axes, variants, runs, means, tests, curves, clients, classes, confusion, costs."""
+    study, view = subject.study, subject.view
     axes = {axis: sorted_values(study, axis) for axis in study.axes}
     places = _Places(axes, study.variants)
-    curves, clients, matrices = _curves(study), _clients(study), _confusion(study)
     return {
         "axes": [_axis(axis, values) for axis, values in axes.items()],
         "variants": study.variants,
         "views": list(dict.fromkeys(study.views["view"])),
-        "runs": {run.hash: _run(run, study, view, places, names) for run in study.stored if run.fields},
+        "runs": {run.hash: _run(run, subject, places) for run in study.stored if run.fields},
         "means": places.rows(study.mean(view=view), INTERVAL),
         "tests": _tests(study, view, places),
-        "curves": curves,
-        "clients": clients,
+        "curves": _curves(study),
+        "clients": _clients(study),
         "classes": _classes(study),
-        "confusion": matrices,
+        "confusion": _confusion(study),
         "costs": {cost: places.rows(found, _COST) for cost in COSTS if (found := _cost(study, cost, view)) is not None},
     }
 
@@ -87,9 +82,9 @@ def _axis(axis: str, values: Sequence[Any]) -> Json:
     return found | {"values": list(values) if numeric else texts}
 
 
-def _run(run: Stored, study: Study, view: str | None, places: _Places, names: Names) -> Json:
+def _run(run: Stored, subject: Subject, places: _Places) -> Json:
     """Return what is shown of a run under the mouse."""
-    point = {axis: run.fields.get(axis) for axis in study.axes}
+    point = {axis: run.fields.get(axis) for axis in subject.study.axes}
     seed = run.fields.get("seed")
     done = run.status == "done"
     return {
@@ -97,9 +92,9 @@ def _run(run: Stored, study: Study, view: str | None, places: _Places, names: Na
         "at": places.at(point),
         "seed": seed,
         "status": run.status,
-        "accuracy": pairs.value_of(run, view, "accuracy") if done else None,
-        "headline": next(iter((run.summary or {}).get("views", {})), None),
-        "words": names.text(", ".join(filter(None, (f"seed {seed}", placed(point))))),
+        "accuracy": pairs.value_of(run, subject.view, "accuracy") if done else None,
+        "headline": _first_view(run),
+        "words": subject.names.text(", ".join(filter(None, (f"seed {seed}", placed(point))))),
     }
 
 

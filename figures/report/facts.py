@@ -12,9 +12,9 @@ from experiments.repeat import changed
 from experiments.stored import Stored
 from experiments.study import Study
 from experiments.words import flag_name
-from figures.report.names import Names, heading, listed, shown
-from semcom.files import CONFIG, SUMMARY, SWEEP
-from semcom.runs.folder import read_config
+from figures.report.names import heading, listed, shown
+from figures.report.subject import Subject
+from semcom.files import SUMMARY, SWEEP
 
 Fact = tuple[str, str]
 """What it is about, and what it says."""
@@ -27,16 +27,10 @@ def titled(folder: Path) -> str:
     return f"{sweep['experiment']}, scale {sweep.get('scale')} ({name})" if known else name
 
 
-def facts(study: Study, folder: Path, view: str | None, names: Names) -> list[Fact]:
-    """Return what was run: command, runs and how they ended, what varies and what is set, versions, days.
-
-    Args:
-        study: the study, or the part of it that is shown.
-        folder: of the study.
-        view: as of `report`.
-        names: for texts that may hold paths.
-    """
-    sweep, runs = _sweep(folder), study.runs
+def facts(subject: Subject) -> list[Fact]:
+    """Return what was run: command, runs and how they ended, what varies and what is set, versions, days."""
+    study, names, sweep = subject.study, subject.names, _sweep(subject.folder)
+    runs = study.runs
     states = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
     found = [
         ("Command", names.text(str(sweep.get("command", "")))),
@@ -44,8 +38,8 @@ def facts(study: Study, folder: Path, view: str | None, names: Names) -> list[Fa
         ("Methods", ", ".join(study.variants)),
         *((f"Varied: {heading(axis)}", listed(sorted_values(study, axis))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
-        ("Set in all runs", names.text(_settings(study))),
-        ("Accuracy", _accuracy(study, view)),
+        ("Set in all runs", names.text(_settings(subject))),
+        ("Accuracy", _accuracy(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
         ("Commit", _column(study, "commit")),
@@ -74,10 +68,10 @@ def _sweep(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _settings(study: Study) -> str:
+def _settings(subject: Subject) -> str:
     """Return the fields that all runs share and that are not as by default."""
-    each = [changed(read_config(run.folder, "report")) for run in study.stored if (run.folder / CONFIG).is_file()]
-    apart = {"seed", "keep", *study.axes}
+    each = [changed(config) for config in subject.configs.values()]
+    apart = {"seed", "keep", *subject.study.axes}
     common = {n: v for n, v in (each[0] if each else {}).items() if n not in apart and all(v == o.get(n) for o in each)}
     return ", ".join(f"{flag_name(name)} {_value(value)}" for name, value in common.items())
 

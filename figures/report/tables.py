@@ -15,9 +15,8 @@ from experiments.efficiency import cost_of
 from experiments.stored import Stored
 from experiments.study import Study
 from figures.report.names import Names, empty, heading, percent, shown
+from figures.report.subject import Subject
 from semcom.config import ConfigError
-from semcom.files import CONFIG
-from semcom.runs.folder import read_config
 
 MOST_COMPARISONS = 400
 """Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
@@ -57,15 +56,10 @@ class Table:
         return all(row[column].number for row in self.rows)
 
 
-def tables(study: Study, view: str | None, names: Names) -> list[Table]:
-    """Return the tables of a study; without those that would be empty.
-
-    Args:
-        study: the study.
-        view: as of `report`.
-        names: for texts that may hold paths.
-    """
-    found = [_means(study, view), _compared(study, view), _failed(study, names), _runs(study, view, names)]
+def tables(subject: Subject) -> list[Table]:
+    """Return the tables of a study; without those that would be empty."""
+    study, view = subject.study, subject.view
+    found = [_means(study, view), _compared(study, view), _failed(study, subject.names), _runs(subject)]
     return [table for table in found if table.rows or table.sentences or table.note]
 
 
@@ -140,17 +134,18 @@ def _failed(study: Study, names: Names) -> Table:
     return Table("failed", "Failed runs", "", heads, rows, list(bad["hash"]))
 
 
-def _runs(study: Study, view: str | None, names: Names) -> Table:
+def _runs(subject: Subject) -> Table:
     """Return all runs, each with the command that repeats it."""
-    columns = ["variant", *study.axes, "seed"]
-    of_view = _of_view(study, view)
+    study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
+    of_view = _of_view(study, subject.view)
     runs, rows = {run.hash: run for run in study.stored}, []
     for row in study.runs.to_dict("records"):
         run = runs[row["hash"]]
         accuracy, worst = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10"))
         measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
         measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
-        ends = [_text(row["hash"]), Cell(names.text(command(run)), command(run), "code")]
+        command = subject.names.text(_command(subject, run.hash))
+        ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place(row, columns), _text(row["status"]), *measured, *ends])
     heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
@@ -158,11 +153,10 @@ def _runs(study: Study, view: str | None, names: Names) -> Table:
     return Table("runs", "All runs", note, heads, rows, list(study.runs["hash"]))
 
 
-def command(run: Stored) -> str:
-    """Return the command that repeats a run; nothing where its configuration is not known."""
-    if not (run.folder / CONFIG).is_file():
-        return ""
-    return repeat.command(read_config(run.folder, "report"), f"repeated/{run.hash}")
+def _command(subject: Subject, key: str) -> str:
+    """Return the command that repeats a run; nothing where its configuration is not stored."""
+    config = subject.configs.get(key)
+    return "" if config is None else repeat.command(config, f"repeated/{key}")
 
 
 def _of_view(study: Study, view: str | None) -> dict[str, dict[str, Any]]:
