@@ -36,16 +36,16 @@ def facts(subject: Subject) -> list[Fact]:
         ("Command", names.text(str(sweep.get("command", "")))),
         ("Runs", f"{len(runs)} ({states})"),
         ("Methods", ", ".join(study.variants)),
-        *((f"Varied: {heading(axis)}", listed(sorted_values(study, axis))) for axis in study.axes),
+        *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
         ("Accuracy", _accuracy(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
-        ("Commit", _column(study, "commit")),
-        ("Device", _column(study, "device")),
+        ("Commit", _left(study, "commit")),
+        ("Device", _left(study, "device")),
         ("Finished", _days(study)),
-        ("Warnings", _column(study, "warnings")),
+        ("Warnings", _warnings(study)),
     ]
     return [(name, text) for name, text in found if text]
 
@@ -105,8 +105,14 @@ def _versions(study: Study) -> str:
     return ", ".join(f"{name.removeprefix('versions.')} {listed(list(study.runs[name]))}" for name in columns)
 
 
-def _column(study: Study, name: str) -> str:
-    return listed(list(study.runs[name])) if name in study.runs else ""
+def _left(study: Study, name: str) -> str:
+    """Return the different values of what finished runs have left."""
+    return listed([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
+
+
+def _warnings(study: Study) -> str:
+    first = [warnings[0] for run in study.stored if (warnings := (run.summary or {}).get("warnings"))]
+    return f"in {len(first)} of {len(study.stored)} runs; the first one: {first[0]}" if first else ""
 
 
 def _days(study: Study) -> str:

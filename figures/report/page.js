@@ -132,7 +132,8 @@
     const all = (hidden) => () => { state.hidden = new Set(hidden ? data.variants.keys() : []); draw(part); };
     const word = (shown, hidden) => element("button", { type: "button", class: "plain", on: { click: all(hidden) } }, shown);
     const chips = data.variants.map((_, i) => chip(part, i));
-    const axes = data.axes.map((axis, a) => {
+    const axes = varies(part).map((a) => {
+      const axis = data.axes[a];
       const choices = axis.values.map((value, i) => [String(i), String(value)]);
       return menu(axis.label, choices, String(state.at[a]), (i) => { state.at[a] = Number(i); draw(part); });
     });
@@ -155,12 +156,30 @@
     draw(part);
   }
 
-  // Whether a row lies at the chosen point, but for one axis that the figure shows.
-  const here = (part, at, but = -1) => at.every((value, a) => a === but || value === part.state.at[a]);
+  // Whether a row lies at the chosen point, but for one axis that the figure shows. A method that has one value of a
+  // field, which others vary, is a reference, and shown whatever value is chosen.
+  const here = (part, row, but = -1) => row.at.every((value, a) =>
+    a === but || value === part.state.at[a] || part.values[row.variant][a].size === 1);
   const runsHere = (part, variant) => Object.entries(part.data.runs)
-    .filter(([, run]) => run.variant === variant && here(part, run.at));
+    .filter(([, run]) => run.variant === variant && here(part, run));
+
+  // For each method and axis the values of its runs.
+  function valuesOf(data) {
+    const found = data.variants.map(() => data.axes.map(() => new Set()));
+    for (const run of Object.values(data.runs)) run.at.forEach((value, a) => found[run.variant][a].add(value));
+    return found;
+  }
   const viewOf = (part, run) => (part.state.view === FIRST ? run.headline : part.state.view);
-  const place = (part) => part.data.axes.map((axis, a) => axis.words[part.state.at[a]]).join(", ");
+  const varies = (part) => [...part.data.axes.keys()].filter((a) => part.values.some((of) => of[a].size > 1));
+  function place(part) {
+    const { data, state, values } = part;
+    const words = varies(part).map((a) => data.axes[a].words[state.at[a]]);
+    const own = data.variants.flatMap((name, i) => data.axes.flatMap((axis, a) => {
+      const [only] = values[i][a].size === 1 ? values[i][a] : [state.at[a]];
+      return varies(part).includes(a) && only !== state.at[a] ? [`${name} at ${axis.words[only]}`] : [];
+    }));
+    return [...words, ...own].join(", ");
+  }
   const hover = (part, key) => {
     const run = part.data.runs[key];
     const words = run.words.replace(/, /g, "\n");
@@ -172,9 +191,9 @@
   function layout(x, y, more = {}) {
     const axis = { automargin: true, zeroline: false, gridcolor: "#e6e6e6", linecolor: "#888", ticks: "outside" };
     return {
-      margin: { l: 50, r: 15, t: 10, b: 45 }, height: 430, font: { size: 13, color: "#1a1a1a" },
+      margin: { l: 50, r: 15, t: 36, b: 45 }, height: 430, font: { size: 13, color: "#1a1a1a" },
       paper_bgcolor: "#fff", plot_bgcolor: "#fff", hovermode: "closest", hoverlabel: { align: "left" },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, showlegend: true,
+      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" }, showlegend: true,
       xaxis: { ...axis, title: { text: text(x) } }, yaxis: { ...axis, title: { text: text(y) } }, ...more,
     };
   }
@@ -198,7 +217,7 @@
     const numeric = tested || (axis && axis.numeric);
     const traces = data.variants.flatMap((name, i) => {
       const { colour, dash, symbol } = style(i);
-      const rows = (tested ? data.tests.means : data.means).filter((row) => row.variant === i && here(part, row.at, a));
+      const rows = (tested ? data.tests.means : data.means).filter((row) => row.variant === i && here(part, row, a));
       if (numeric) rows.sort((one, other) => at(one) - at(other));
       const same = (row) => Object.keys(data.runs).filter((key) =>
         data.runs[key].variant === i && data.runs[key].status === "done" && String(data.runs[key].at) === String(row.at));
@@ -219,7 +238,7 @@
         },
       };
       const points = Object.entries(data.runs)
-        .filter(([, run]) => run.variant === i && run.status === "done" && here(part, run.at, a))
+        .filter(([, run]) => run.variant === i && run.status === "done" && here(part, run, a))
         .flatMap(([key, run]) => (tested ? data.tests.runs[key] || [] : [[at(run), run.accuracy]])
           .map(([x, y]) => ({ key, x, y })));
       const runs = {
@@ -318,7 +337,7 @@
     if (!rows.length) return null;
     const count = Math.max(...rows.map((row) => row.averages.length));
     const written = count * rows.length <= 300 && wide();
-    const made = layout("class", "", { height: 140 + 34 * rows.length, showlegend: false });
+    const made = layout("class", "", { height: 160 + 34 * rows.length, showlegend: false });
     blank(made);
     made.xaxis.dtick = count <= 20 ? 1 : undefined;
     return {
@@ -365,7 +384,7 @@
   // Accuracy against cost; the line joins the efficient methods.
   function costs(part) {
     const { data, state } = part;
-    const all = (data.costs[state.cost] || []).filter((row) => here(part, row.at) && row.cost !== null);
+    const all = (data.costs[state.cost] || []).filter((row) => here(part, row) && row.cost !== null);
     if (!all.length) return null;
     const traces = all.map((row) => {
       const { colour, symbol } = style(row.variant);
@@ -397,7 +416,7 @@
 
   function accuracyMenu(part) {
     const { data, state } = part;
-    const axes = data.axes.map((axis, a) => [`axis${a}`, axis.label]).filter((_, a) => data.axes[a].values.length > 1);
+    const axes = varies(part).map((a) => [`axis${a}`, data.axes[a].label]);
     const choices = [...axes, ...(data.tests ? [["tests", "test SNR in dB"]] : []), ["method", "method"]];
     return [menu("along", choices, state.x, (x) => { state.x = x; draw(part); })];
   }
@@ -478,7 +497,7 @@
     }
     for (const [id, { plot, note }] of Object.entries(part.figures)) {
       const made = FIGURES[id].make(part);
-      const point = ["curves", "clients", "classes", "costs"].includes(id) && part.data.axes.length ? place(part) + ". " : "";
+      const point = ["curves", "clients", "classes", "costs"].includes(id) && varies(part).length ? place(part) + ". " : "";
       const empty = MISSING[id] || "No run has this here.";
       note.textContent = made ? point + FIGURES[id].note(part) + (made.note ? ` ${made.note}` : "") : point + empty;
       plot.hidden = !made;
@@ -492,14 +511,15 @@
   function start(root) {
     const data = JSON.parse(root.querySelector(".data").textContent);
     const first = Object.values(data.runs).find((run) => run.status === "done") || Object.values(data.runs)[0];
-    const lengths = data.axes.map((axis) => (axis.numeric && axis.values.length > 1 ? axis.values.length : 0));
-    const along = lengths.findIndex((length) => length && length === Math.max(...lengths));
+    const values = valuesOf(data);
+    const longest = (a) => (data.axes[a].numeric ? 1000 : 1) * Math.max(...values.map((of) => of[a].size));
+    const [along] = varies({ data, values }).sort((a, b) => longest(b) - longest(a));
     const state = {
       hidden: new Set(), at: first ? [...first.at] : data.axes.map(() => 0), view: FIRST,
-      x: along >= 0 ? `axis${along}` : data.tests ? "tests" : data.axes.length ? "axis0" : "method",
+      x: along !== undefined ? `axis${along}` : data.tests ? "tests" : "method",
       quantity: "accuracy", cost: data.costs.uses ? "uses" : Object.keys(data.costs)[0], run: Object.keys(data.confusion.of)[0],
     };
-    const part = { root, data, state, figures: {} };
+    const part = { root, data, state, values, figures: {} };
     tables(part);
     bar(part);
     build(part);

@@ -31,11 +31,6 @@ class Cell:
     mark: str = ""
     """`best` or `second`, `code` for a command, or nothing."""
 
-    @property
-    def number(self) -> bool:
-        """Whether it is sorted as a number, and stands to the right."""
-        return not isinstance(self.sort, str)
-
 
 @dataclass(frozen=True)
 class Table:
@@ -51,9 +46,10 @@ class Table:
     sentences: Sequence[str] = ()
     """Text in the place of rows."""
 
-    def numeric(self, column: int) -> bool:
-        """Return whether a column holds numbers alone."""
-        return all(row[column].number for row in self.rows)
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers alone, which stand to the right."""
+        return [not any(isinstance(row[i].sort, str) for row in self.rows) for i in range(len(self.heads))]
 
 
 def tables(subject: Subject) -> list[Table]:

@@ -20,17 +20,16 @@ from experiments.study import Study
 from figures.report import data, report, tables
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
-from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.experiments.studies import TRAFFIC, begin, config, keep, line, scored, simple, write
 
 HOSTILE = """</script><script>document.title = "taken"</script><!--<script>"'><img src=x onerror="alert(1)">&amp;"""
 SNR = "channel.snr_db"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A method and one with a hostile name, at two SNRs with three seeds; a failed run, one at work, one to come."""
-    found, names = tmp_path / "home" / "s", {}
+    found, names = tmp_path_factory.mktemp("home") / "s", dict[str, str]()
     for snr in (0.0, 9.0):
         for seed in range(3):
             for method, name, base in (("fedavg", "plain", 0.3), ("fedcl", HOSTILE, 0.5)):
@@ -63,7 +62,7 @@ class Page(HTMLParser):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.text = path.read_text(encoding="utf-8")
+        self.path, self.text = path, path.read_text(encoding="utf-8")
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.rows: dict[str, list[list[str]]] = {}
         self.json: list[Any] = []
@@ -96,9 +95,9 @@ class Page(HTMLParser):
             self.json.append(json.loads(text))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(folder: Path) -> Page:
-    return Page(report([folder]))
+    return Page(report([folder], out=folder.parent / "page.html"))
 
 
 # Its numbers ---------------------------------------------------------------------------------------------------------
@@ -198,7 +197,7 @@ def test_what_is_too_much_is_thinned_out_or_left_out_with_a_line(folder: Path, m
     for name, most in (("MOST_POINTS", 200), ("MOST_CLIENTS", 30), ("MOST_CELLS", 20)):
         monkeypatch.setattr(data, name, most)
     monkeypatch.setattr(tables, "MOST_COMPARISONS", 1)
-    page = Page(report([folder]))
+    page = Page(report([folder], out=folder.parent / "less.html"))
     (found,) = page.json
     study: Study = semcom.study(folder)
     assert found["curves"]["every"] == -(-(len(study.rounds) + 145) // 200) == 3
@@ -243,9 +242,9 @@ def test_the_command_writes_a_page_and_refuses_what_is_wrong(
 # In a browser --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def browser(page: Page, folder: Path) -> Iterator[Any]:
-    """Chromium without a window and without a network, with the page open."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium without a window and without a network."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
         pytest.skip("needs chromium and chromedriver")
@@ -260,21 +259,21 @@ def browser(page: Page, folder: Path) -> Iterator[Any]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=Service(driver))
     try:
-        opened.get((folder / "report.html").as_uri())
         yield opened
     finally:
         opened.quit()
 
 
-def test_the_page_works_in_chromium(browser: Any, folder: Path) -> None:
-    def ask(script: str, *given: Any) -> Any:
-        return browser.execute_script(script, *given)
+PLOT = "document.querySelector('[data-figure=%s] .plot')"
 
-    plot = "document.querySelector('[data-figure=%s] .plot')"
+
+def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> None:
+    browser.get(page.path.as_uri())
+    ask, plot = browser.execute_script, PLOT
     traces = f"return {plot}.data.map(t => [t.meta, t.visible])"
     assert browser.title == "s", "the hostile name is no script"
-    figures = ask("return [...document.querySelectorAll('.plot')].filter(p => p.querySelector('svg')).length")
-    assert figures == 6
+    drawn = "return [...document.querySelectorAll('.plot')].filter(p => p.querySelector('svg')).length"
+    assert ask(drawn) == 6
 
     # Methods are switched on and off in all figures at once, by their buttons and by legends.
     ask("document.querySelectorAll('.method')[1].click()")
@@ -313,9 +312,37 @@ def test_the_page_works_in_chromium(browser: Any, folder: Path) -> None:
               "p.emit('plotly_click', { points: [{ customdata: key }] }); return key")  # fmt: skip
     shown = browser.find_element("css selector", ".panel")
     assert shown.is_displayed() and run[0] in shown.text
-    (row,) = (r for r in Page(folder / "report.html").rows["runs"] if run[0] in r)
+    (row,) = (r for r in page.rows["runs"] if run[0] in r)
     assert shown.find_element("css selector", "pre").text == row[-1]
 
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+def test_references_test_snrs_and_texts(browser: Any, tmp_path: Path) -> None:
+    """`reference` has one run, at 10 dB, beside those of `plain`, each tested at two SNRs; there are two seeds."""
+    names = {}
+    for name, method, snr in (("plain", "fedcl", 0.0), ("plain", "fedcl", 10.0), ("<b>ref</b>", "fedavg", 10.0)):
+        for seed in (0, 1):
+            of = config(method, seed, snr, rounds=1)
+            names[run_hash(of)] = name
+            views = {"personal": scored([0.5, 0.7], at={"-5": 0.25 + snr / 100, "5": 0.75})}
+            write(tmp_path / "s" / run_hash(of), of, [line(1, views)])
+    (tmp_path / "s" / "sweep.json").write_text(json.dumps({"variants": names}))
+    browser.get(report([tmp_path / "s"]).as_uri())
+    ask = browser.execute_script
+    shown = f"return {PLOT % 'accuracy'}.data.filter(t => t.mode != 'markers').map(t => [t.name, t.x, t.y])"
+    order = semcom.study(tmp_path / "s").variants
+    found = {name: (x, y) for name, x, y in ask(shown)}
+    assert found["plain"] == ([0, 10], [60, 60]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([10], [60])
+    assert sorted(order) == ["<b>ref</b>", "plain"]
+    assert "<b>ref</b> at SNR 10 dB" in browser.find_element("css selector", "[data-figure=curves] .note").text
+    legends = browser.find_elements("css selector", "[data-figure=curves] .legendtext")
+    assert sorted(each.text for each in legends) == sorted(order), "shown as it is, at whatever SNR is chosen"
+    ask("const s = document.querySelector('[data-figure=accuracy] select'); s.value = 'tests';"
+        "s.dispatchEvent(new Event('change'))")  # fmt: skip
+    found = {name: (x, y) for name, x, y in ask(shown)}
+    assert found["plain"] == ([-5, 5], [25, 75]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([-5, 5], [35, 75])
+    assert "No run kept its confusion" in browser.find_element("css selector", "[data-figure=confusion]").text
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
