@@ -171,12 +171,14 @@
   }
   const viewOf = (part, run) => (part.state.view === FIRST ? run.headline : part.state.view);
   const varies = (part) => [...part.data.axes.keys()].filter((a) => part.values.some((of) => of[a].size > 1));
-  function place(part) {
+  // The chosen point in words, but for one axis that the figure shows; then the references that lie elsewhere.
+  function place(part, but = -1) {
     const { data, state, values } = part;
-    const words = varies(part).map((a) => data.axes[a].words[state.at[a]]);
+    const shown = varies(part).filter((a) => a !== but);
+    const words = shown.map((a) => data.axes[a].words[state.at[a]]);
     const own = data.variants.flatMap((name, i) => data.axes.flatMap((axis, a) => {
       const [only] = values[i][a].size === 1 ? values[i][a] : [state.at[a]];
-      return varies(part).includes(a) && only !== state.at[a] ? [`${name} at ${axis.words[only]}`] : [];
+      return shown.includes(a) && only !== state.at[a] ? [`${name} at ${axis.words[only]}`] : [];
     }));
     return [...words, ...own].join(", ");
   }
@@ -206,11 +208,13 @@
 
   // -- figures: each returns its traces and layout, or null where there is nothing to show ------------------------------
 
+  const along = ({ state }) => (state.x.startsWith("axis") ? Number(state.x.slice(4)) : -1);
+
   // Accuracy along an axis: means with their intervals, and single runs.
   function accuracy(part) {
     const { data, state } = part;
     const chosen = state.x;
-    const a = chosen.startsWith("axis") ? Number(chosen.slice(4)) : -1;
+    const a = along(part);
     const axis = data.axes[a];
     const tested = chosen === "tests";
     const at = (row) => (tested ? row.test_snr_db : axis ? axis.values[row.at[a]] : text(data.variants[row.variant]));
@@ -497,7 +501,8 @@
     }
     for (const [id, { plot, note }] of Object.entries(part.figures)) {
       const made = FIGURES[id].make(part);
-      const point = ["curves", "clients", "classes", "costs"].includes(id) && varies(part).length ? place(part) + ". " : "";
+      const words = id === "confusion" ? "" : place(part, id === "accuracy" ? along(part) : -1);
+      const point = words ? words + ". " : "";
       const empty = MISSING[id] || "No run has this here.";
       note.textContent = made ? point + FIGURES[id].note(part) + (made.note ? ` ${made.note}` : "") : point + empty;
       plot.hidden = !made;
@@ -513,10 +518,10 @@
     const first = Object.values(data.runs).find((run) => run.status === "done") || Object.values(data.runs)[0];
     const values = valuesOf(data);
     const longest = (a) => (data.axes[a].numeric ? 1000 : 1) * Math.max(...values.map((of) => of[a].size));
-    const [along] = varies({ data, values }).sort((a, b) => longest(b) - longest(a));
+    const [x] = varies({ data, values }).sort((a, b) => longest(b) - longest(a));
     const state = {
       hidden: new Set(), at: first ? [...first.at] : data.axes.map(() => 0), view: FIRST,
-      x: along !== undefined ? `axis${along}` : data.tests ? "tests" : "method",
+      x: x !== undefined ? `axis${x}` : data.tests ? "tests" : "method",
       quantity: "accuracy", cost: data.costs.uses ? "uses" : Object.keys(data.costs)[0], run: Object.keys(data.confusion.of)[0],
     };
     const part = { root, data, state, values, figures: {} };

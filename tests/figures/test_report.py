@@ -268,6 +268,8 @@ PLOT = "document.querySelector('[data-figure=%s] .plot')"
 
 
 def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> None:
+    from selenium.webdriver import ActionChains
+
     browser.get(page.path.as_uri())
     ask, plot = browser.execute_script, PLOT
     traces = f"return {plot}.data.map(t => [t.meta, t.visible])"
@@ -308,8 +310,10 @@ def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> N
     assert ask("return document.querySelector('.count').textContent") == "1 of 15"
 
     # A click on a point shows the command that repeats its run.
-    run = ask(f"const p = {plot % 'accuracy'}; const key = p.data[0].customdata[1];"
-              "p.emit('plotly_click', { points: [{ customdata: key }] }); return key")  # fmt: skip
+    run = ask(f"return {plot % 'accuracy'}.data[0].customdata[1]")
+    point = browser.find_elements("css selector", "[data-figure=accuracy] .trace:first-child .point")[1]
+    ask("arguments[0].scrollIntoView({block: 'center'})", point)
+    ActionChains(browser).move_to_element(point).pause(0.1).click().perform()
     shown = browser.find_element("css selector", ".panel")
     assert shown.is_displayed() and run[0] in shown.text
     (row,) = (r for r in page.rows["runs"] if run[0] in r)
