@@ -61,7 +61,7 @@ def _page(parts: Sequence[Mapping[str, Any]]) -> str:
 
     environment = Environment(loader=PackageLoader("figures.report", "."), autoescape=True, trim_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # in the order of the study
-    own = {name: Markup(_text(f"page.{name}")) for name in ("css", "js")}
+    own = {"css": Markup(_text("page.css")), "js": Markup(_text("figures.js") + _text("page.js"))}
     template = environment.get_template("page.html")
     return template.render(parts=parts, plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
 
