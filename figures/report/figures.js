@@ -78,52 +78,60 @@ const along = ({ state }) => (state.x.startsWith("axis") ? Number(state.x.slice(
 // Accuracy along an axis: means with their intervals, and single runs.
 function accuracy(part) {
   const { data, state } = part;
-  const chosen = state.x;
   const a = along(part);
   const axis = data.axes[a];
-  const tested = chosen === "tests";
+  const tested = state.x === "tests";
+  const numeric = tested || Boolean(axis && axis.numeric);
   const at = (row) => (tested ? row.test_snr_db : axis ? axis.values[row.at[a]] : text(data.variants[row.variant]));
-  const numeric = tested || (axis && axis.numeric);
-  const traces = data.variants.flatMap((name, i) => {
-    const { colour, dash, symbol } = style(i);
+  const words = (row) => (tested ? `test SNR ${at(row)} dB` : axis ? axis.words[row.at[a]] : "");
+  const traces = data.variants.flatMap((_, i) => {
     const rows = (tested ? data.tests.means : data.means).filter((row) => row.variant === i && here(part, row, a));
     if (numeric) rows.sort((one, other) => at(one) - at(other));
-    const same = (row) => Object.keys(data.runs).filter((key) =>
-      data.runs[key].variant === i && data.runs[key].status === "done" && String(data.runs[key].at) === String(row.at));
-    const words = (row) => {
-      const ends = row.low === null ? "no interval" : `${percent(row.low)} to ${percent(row.high)}`;
-      const seeds = row.n > 1 ? `mean of ${row.n} seeds` : "one seed";
-      return `${text(name)}<br>${text(tested ? `test SNR ${at(row)} dB` : axis ? axis.words[row.at[a]] : "")}<br>${percent(row.mean)} (${seeds}; ${ends})`;
-    };
-    const known = (row, end) => (row[end] === null ? 0 : 100 * Math.abs(row[end] - row.mean));
-    const line = {
-      type: "scatter", mode: numeric ? "lines+markers" : "markers", name: text(name), legendgroup: String(i), meta: i,
-      x: rows.map(at), y: rows.map((row) => 100 * row.mean), text: rows.map(words), hovertemplate: HOVER,
-      customdata: rows.map(same), visible: visible(part, i), line: { color: colour, dash, width: 2.2 },
-      marker: { color: colour, symbol, size: 9 },
-      error_y: {
-        type: "data", symmetric: false, color: colour, thickness: 1.2, width: 4,
-        array: rows.map((row) => known(row, "high")), arrayminus: rows.map((row) => known(row, "low")),
-      },
-    };
     const points = Object.entries(data.runs)
       .filter(([, run]) => run.variant === i && run.status === "done" && here(part, run, a))
       .flatMap(([key, run]) => (tested ? data.tests.runs[key] || [] : [[at(run), run.accuracy]])
         .map(([x, y]) => ({ key, x, y })));
-    const runs = {
-      type: "scatter", mode: "markers", name: text(name), legendgroup: String(i), meta: i, showlegend: false,
-      x: points.map((p) => p.x), y: points.map((p) => 100 * p.y), customdata: points.map((p) => [p.key]),
-      text: points.map((p) => `${hover(part, p.key)}<br>${percent(p.y)}`), hovertemplate: HOVER,
-      visible: visible(part, i), marker: { color: pale(colour), symbol, size: 6 },
-    };
-    return [runs, line];
+    return [runsTrace(part, i, points), meansTrace(part, i, rows, at, words, numeric)];
   });
-  const label = tested ? "test SNR in dB" : axis ? axis.label : "method";
-  const type = numeric ? {} : { type: "category" };
-  const made = layout(label, "accuracy in %");
-  Object.assign(made.xaxis, type);
-  if (axis && numeric && axis.values.length <= 15) made.xaxis.tickvals = axis.values;
+  const made = layout(tested ? "test SNR in dB" : axis ? axis.label : "method", "accuracy in %");
+  if (!numeric) made.xaxis.type = "category";
+  else if (axis && axis.values.length <= 15) made.xaxis.tickvals = axis.values;
   return { data: traces, layout: made };
+}
+
+// Single runs of a method, pale.
+function runsTrace(part, i, points) {
+  const { colour, symbol } = style(i);
+  return {
+    type: "scatter", mode: "markers", name: text(part.data.variants[i]), legendgroup: String(i), meta: i,
+    x: points.map((p) => p.x), y: points.map((p) => 100 * p.y), customdata: points.map((p) => [p.key]),
+    text: points.map((p) => `${hover(part, p.key)}<br>${percent(p.y)}`), hovertemplate: HOVER, showlegend: false,
+    visible: visible(part, i), marker: { color: pale(colour), symbol, size: 6 },
+  };
+}
+
+// Means of a method with their intervals; a click on one leads to the runs that it is over.
+function meansTrace(part, i, rows, at, words, numeric) {
+  const { runs, variants } = part.data;
+  const { colour, dash, symbol } = style(i);
+  const over = (row) => Object.keys(runs).filter((key) =>
+    runs[key].variant === i && runs[key].status === "done" && String(runs[key].at) === String(row.at));
+  const said = (row) => {
+    const ends = row.low === null ? "no interval" : `${percent(row.low)} to ${percent(row.high)}`;
+    const seeds = row.n > 1 ? `mean of ${row.n} seeds` : "one seed";
+    return `${text(variants[i])}<br>${text(words(row))}<br>${percent(row.mean)} (${seeds}; ${ends})`;
+  };
+  const reach = (end) => rows.map((row) => (row[end] === null ? 0 : 100 * Math.abs(row[end] - row.mean)));
+  return {
+    type: "scatter", mode: numeric ? "lines+markers" : "markers", name: text(variants[i]), legendgroup: String(i), meta: i,
+    x: rows.map(at), y: rows.map((row) => 100 * row.mean), text: rows.map(said), hovertemplate: HOVER,
+    customdata: rows.map(over), visible: visible(part, i), line: { color: colour, dash, width: 2.2 },
+    marker: { color: colour, symbol, size: 9 },
+    error_y: {
+      type: "data", symmetric: false, color: colour, thickness: 1.2, width: 4,
+      array: reach("high"), arrayminus: reach("low"),
+    },
+  };
 }
 
 // Learning curves: single runs thin, the mean over those rounds in which all of them were evaluated thick.
