@@ -100,7 +100,7 @@ def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> 
 
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
-    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv")
+    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
     expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
     expected = {path for path in expected if "rendered" not in path.parts}
     found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}

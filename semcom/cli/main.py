@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import logging
 import os
 import sys
@@ -41,6 +42,7 @@ commands:
   compare FOLDER A B  tell whether two methods of a study differ
   pack FOLDER         write a study as one file, which the others take like its folder
   claims              hold what the five papers claim against stored results
+  report FOLDER...    write a study as one HTML page with interactive curves
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
@@ -339,32 +341,13 @@ def show(words: list[str]) -> None:
     print(text)
 
 
-def results(words: list[str]) -> None:
-    """Carry out `semcom results FOLDER`."""
-    from semcom.cli.analysis import results as carry_out
+def _elsewhere(module: str, name: str) -> Callable[[list[str]], None]:
+    """Return the command of that name, whose module of this package is imported when it is carried out."""
 
-    carry_out(words)
+    def carry_out(words: list[str]) -> None:
+        getattr(importlib.import_module(f"semcom.cli.{module}"), name)(words)
 
-
-def compare(words: list[str]) -> None:
-    """Carry out `semcom compare FOLDER A B`."""
-    from semcom.cli.analysis import compare as carry_out
-
-    carry_out(words)
-
-
-def pack(words: list[str]) -> None:
-    """Carry out `semcom pack FOLDER`."""
-    from semcom.cli.analysis import pack as carry_out
-
-    carry_out(words)
-
-
-def claims(words: list[str]) -> None:
-    """Carry out `semcom claims`."""
-    from semcom.cli.claims import claims as carry_out
-
-    carry_out(words)
+    return carry_out
 
 
 NEEDS = {
@@ -374,6 +357,7 @@ NEEDS = {
     "compare": ("experiments",),
     "pack": ("experiments",),
     "claims": ("experiments",),
+    "report": ("experiments", "figures"),
 }
 """Command -> the packages beside semcom that it cannot do without."""
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
@@ -381,10 +365,11 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "sweep": sweep,
     "split": split,
     "figure": figure,
-    "results": results,
-    "compare": compare,
-    "pack": pack,
-    "claims": claims,
+    "results": _elsewhere("analysis", "results"),
+    "compare": _elsewhere("analysis", "compare"),
+    "pack": _elsewhere("analysis", "pack"),
+    "claims": _elsewhere("claims", "claims"),
+    "report": _elsewhere("report", "report"),
     "bench": bench,
     "channel-check": channel_check,
     "list": show,

@@ -1,0 +1,34 @@
+"""`semcom report`: a study, or several, as one HTML page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semcom.cli import flags
+from semcom.cli.analysis import read_at
+
+
+@dataclass(frozen=True)
+class ReportFlags:
+    """Write a study as one HTML page with tables and interactive curves, which needs no network; see docs/studies.md.
+
+    FOLDER... comes first: of a sweep (finished or not), of one run, or one that holds folders of runs. Of several
+    folders each is a part of the page.
+    """
+
+    out: str | None = None
+    """The file (None: report.html in the first folder)."""
+    at: tuple[str, ...] = ()
+    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    view: str | None = None
+    """View whose accuracies are averaged and compared (None: the first one of each method, its headline)."""
+
+
+def report(words: list[str]) -> None:
+    """Carry out `semcom report FOLDER...`."""
+    from figures.report import report as write
+
+    count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    wanted = flags.parse(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
+    path = write(words[:count], out=wanted.out, view=wanted.view, at=read_at(wanted.at))
+    print(f"report: {path}")
