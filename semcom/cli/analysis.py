@@ -56,7 +56,7 @@ class CompareFlags:
 
 def results(words: list[str]) -> None:
     """Carry out `semcom results FOLDER`."""
-    (folder,), wanted = _read(words, ("FOLDER",), ResultsFlags(), "semcom results")
+    (folder,), wanted = read_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
     study = semcom.study(folder).where(_at(wanted.at))
     if wanted.csv is None:
         print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
@@ -69,7 +69,7 @@ def results(words: list[str]) -> None:
 
 def compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
-    (folder, first, second), wanted = _read(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    (folder, first, second), wanted = read_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
     found = study.compare_all([first, second], at=_at(wanted.at), view=wanted.view, metric=wanted.metric)
     print(found)
@@ -77,7 +77,7 @@ def compare(words: list[str]) -> None:
         print(f"table: {write_atomically(Path(wanted.csv).expanduser(), found.frame.to_csv(index=False))}")
 
 
-def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
+def read_words(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
     """Return the words that come first, as many as there are names, and the flags after them.
 
     Raises:

@@ -37,6 +37,7 @@ commands:
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
   figure FIGURE       draw a figure from the results of a sweep
+  show FOLDER         show how far a run or a study has come, and what it has found so far
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
@@ -319,7 +320,7 @@ def channel_check(words: list[str]) -> None:
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 
-def show(words: list[str]) -> None:
+def list_(words: list[str]) -> None:
     """Carry out `semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
@@ -335,6 +336,13 @@ def show(words: list[str]) -> None:
         load_plugins(early.plugins)
         text = listing.overview(early.name) if name is None else listing.details(early.name, name)
     print(text)
+
+
+def show(words: list[str]) -> None:
+    """Carry out `semcom show FOLDER`."""
+    from semcom.cli.show import show as carry_out
+
+    carry_out(words)
 
 
 def results(words: list[str]) -> None:
@@ -354,6 +362,7 @@ def compare(words: list[str]) -> None:
 NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
+    "show": ("experiments",),
     "results": ("experiments",),
     "compare": ("experiments",),
 }
@@ -363,9 +372,10 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "sweep": sweep,
     "split": split,
     "figure": figure,
+    "show": show,
     "results": results,
     "compare": compare,
     "bench": bench,
     "channel-check": channel_check,
-    "list": show,
+    "list": list_,
 }
