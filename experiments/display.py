@@ -75,12 +75,13 @@ def _runs(running: Sequence[Running], labels: Mapping[str, str]) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
-    table = Table.grid(padding=(0, 2, 0, 0))
+    table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(overflow="fold")
-    for _ in range(3):
-        table.add_column(justify="right", no_wrap=True)
+    for width in (BAR, None, len("100.0 %")):
+        table.add_column(justify="right", no_wrap=True, min_width=width)
     for run in running:
         bar = ProgressBar(total=run.rounds, completed=run.round, width=BAR)
         accuracy = "" if run.accuracy is None else f"{100 * run.accuracy:.1f} %"
-        table.add_row(labels[run.key], bar, f"round {run.round}/{run.rounds}", accuracy)
+        round_ = f"round {run.round:>{len(str(run.rounds))}}/{run.rounds}"  # as wide as that of the last one
+        table.add_row(labels[run.key], bar, round_, accuracy)
     return table
