@@ -18,7 +18,12 @@ SECONDS = 1.0
 
 def on_terminal(stream: Any) -> bool:
     """Return whether a stream is a terminal on which text can be replaced by other text."""
-    return stream is not None and stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    if stream is None or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return False
+    try:
+        return os.isatty(stream.fileno())
+    except (OSError, ValueError):  # a stream of Python's own, without a file
+        return False
 
 
 class Screen:
@@ -115,7 +120,7 @@ class _Pipe:
         assert self._write is not None
         self._print = print_
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None and stream.isatty():
+            if on_terminal(stream):
                 stream.flush()
                 number = stream.fileno()
                 self._saved[number] = os.dup(number)

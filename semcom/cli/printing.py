@@ -35,19 +35,13 @@ class RoundProgress(contextlib.ExitStack):
 
     def _open_bar(self) -> None:
         """Open the bar, at the first round and not before: until then a wrong request ends with one line."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
         from rich.table import Column
 
-        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         numbers = TextColumn("{task.fields[shown]}", table_column=Column(overflow="fold"))
-        self.bar = Progress(TextColumn("round"), MofNCompleteColumn(), BarColumn(20), *times, numbers)
+        columns = (MofNCompleteColumn(), BarColumn(10), TimeElapsedColumn(), TextColumn("left"), TimeLeft())
+        self.bar = Progress(TextColumn("round"), *columns, numbers)
         self.bar.add_task("", total=self.rounds, shown="")
         self.enter_context(Screen(self.bar.get_renderable, seconds=0.5, stays=True))
 

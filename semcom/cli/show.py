@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from experiments.overview import Course, Overview
-
 ROWS = 40
 """Runs of a study that are listed."""
 SECONDS = 2.0
@@ -67,7 +65,7 @@ def _console() -> Console:
     return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
+def _watch(found: Any, again: Callable[[], Any]) -> Any:
     """Show what is going on until nobody is at work, and return the last look."""
     from rich.console import Group
     from rich.live import Live
@@ -84,7 +82,7 @@ def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
     return found
 
 
-def whole(found: Overview) -> Iterator[RenderableType]:
+def whole(found: Any) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
     from rich.text import Text
 
@@ -96,7 +94,7 @@ def whole(found: Overview) -> Iterator[RenderableType]:
         yield from (Text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
 
 
-def brief(found: Overview, rows: int) -> Iterator[RenderableType]:
+def brief(found: Any, rows: int) -> Iterator[RenderableType]:
     """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
     from rich.text import Text
 
@@ -106,12 +104,12 @@ def brief(found: Overview, rows: int) -> Iterator[RenderableType]:
         yield from _runs(found, rows)
 
 
-def _is_run(found: Overview) -> bool:
+def _is_run(found: Any) -> bool:
     """Return whether the folder is that of one run."""
     return found.courses[0].run.folder == found.folder
 
 
-def _head(found: Overview) -> dict[str, str]:
+def _head(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a study."""
     from experiments.words import flag_name, spelled
 
@@ -119,16 +117,17 @@ def _head(found: Overview) -> dict[str, str]:
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
     done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
     more = "" if len(known) == len(found.courses) else " of the runs that have begun"
+    rounds = f"; {done:,} of {sum(known):,} rounds{more}" if known else ""
     return {
         "study": f"{found.folder}, {len(found.courses)} runs",
         **({"command": found.command} if found.command else {}),
         **({"varied": "; ".join(fields)} if fields else {}),
         "at work": "; ".join(found.workers) or "nobody",
-        "progress": f"{counts}; {done:,} of {sum(known):,} rounds{more}",
+        "progress": counts + rounds,
     }
 
 
-def _head_of_run(found: Overview) -> dict[str, str]:
+def _head_of_run(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a run."""
     from experiments.overview import setting
     from experiments.words import spelled_set
@@ -143,7 +142,7 @@ def _head_of_run(found: Overview) -> dict[str, str]:
     }
 
 
-def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
+def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
     """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
     from rich.text import Text
 
@@ -157,13 +156,13 @@ def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
         yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
 
 
-def _row(course: Course) -> list[str]:
+def _row(course: Any) -> list[str]:
     """Return the row of a run: the accuracies of its first view."""
     shown = [_percent(course.first.get(name)) for name in ("last", "best", "accuracy")]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
-def _of_run(found: Overview) -> RenderableType:
+def _of_run(found: Any) -> RenderableType:
     """Return the accuracies of a run so far, and what it has sent."""
     from rich.console import Group
     from rich.text import Text
@@ -184,13 +183,13 @@ def _view(name: str, view: Mapping[str, Any]) -> list[str]:
     return [name, _percent(view.get("last")), _percent(view.get("best")), str(view.get("best_round", "-")), *after]
 
 
-def _has_radio(course: Course) -> bool:
+def _has_radio(course: Any) -> bool:
     """Return whether a run has a channel; one whose plug-in is not loaded is taken to have one."""
     kind = course.run.fields.get("channel.kind", "")
     return kind not in LINKS or LINKS.get(kind).radio
 
 
-def _air(found: Overview) -> RenderableType:
+def _air(found: Any) -> RenderableType:
     """Return a table of the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
     from rich.text import Text

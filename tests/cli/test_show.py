@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from semcom.files import SWEEP
 from semcom.runs.folder import LOCK
 from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.experiments.studies import begin, config, line, scored, write
+from tests.terminal import on_pty
 
 DONE, AT_WORK, STOPPED, FAILED, TO_COME = range(5)
 
@@ -179,6 +181,18 @@ def test_an_owner_that_was_killed_is_not_at_work(folder: Path) -> None:
     (folder / ".owner-3-of-16").write_text("process 8 of there (since now)\n")
     with FileLock(folder / f"{LOCK}-3-of-16"):
         assert overview(folder).workers == ("process 8 of there (since now) with its shard 3/16",)
+
+
+def test_it_is_watched_until_nobody_is_at_work(folder: Path, hashes: list[str]) -> None:
+    """On a terminal; then the whole stays there."""
+    lock = FileLock(folder / hashes[AT_WORK] / LOCK, thread_local=False)
+    lock.acquire()
+    ended = threading.Timer(6.0, lock.release)
+    ended.start()
+    text, status = on_pty("import sys; from semcom.cli import main; sys.exit(main.main(['show', 's', '--watch']))")
+    assert status == 0 and not lock.is_locked
+    assert text.count("study     s, 5 runs") == 1 and "progress  1 done, 2 stopped, 1 failed, 1 to come" in text
+    assert text.rstrip().endswith(f"semcom train --config s/{hashes[FAILED]}/config.json")
 
 
 @pytest.mark.parametrize(
