@@ -107,6 +107,18 @@ def test_an_interrupted_run_is_at_work_once_it_goes_on(runs: Runs) -> None:
     assert (seen.round, seen.accuracy, seen.share) == (7, 0.5, 0.2)
 
 
+def test_metrics_that_are_written_anew_are_read_anew(runs: Runs) -> None:
+    """As of a run that is taken up again because its process died, and has come further by the next look."""
+    first = next(iter(runs.values()))
+    following = Following(runs, jobs=1)
+    add(first, 1, 3)
+    assert [run.round for run in following.look(runs, 1.0)] == [3]
+    anew = Path(str(first.out)) / "anew"
+    anew.write_text("".join(json.dumps({**line(round_), "more": 1}) + "\n" for round_ in range(1, 7)))
+    anew.rename(anew.with_name(METRICS))
+    assert [run.round for run in following.look(runs, 2.0)] == [6]
+
+
 def test_folders_far_behind_are_not_looked_at(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     following, asked_for = Following(runs, jobs=1), []
     monkeypatch.setattr("experiments.following.run_folder", lambda c: asked_for.append(c) or Path(str(c.out)))
@@ -141,6 +153,12 @@ def test_without_a_pace_of_its_own_a_run_takes_what_the_others_took(runs: Runs) 
     assert forecast(runs, 2).seconds_left([b, c, d], [a], 5.0) is None, "a failed, and tells nothing"
     # one run ended unseen after 10 s in two places: 20 s a run, three are left for two places
     assert forecast(runs, 2).seconds_left([b, c, d], [], 10.0) == pytest.approx(40.0)
+
+
+def test_a_failed_run_tells_nothing_of_the_pace(runs: Runs) -> None:
+    a, b, *_ = runs
+    seen = Running(a, 10, 0.0, 0, 10, 1.0), Running(b, 10, 0.0, 0, 5, 30.0)
+    assert forecast(runs, 2, *seen).seconds_left([b], [a], 30.0) == pytest.approx(30.0), "a broke after a second"
 
 
 def test_rounds_of_an_earlier_sweep_do_not_count(runs: Runs) -> None:
