@@ -85,11 +85,12 @@ class SweepProgress:
 
     def snapshot(self) -> Snapshot:
         """Return how far the sweep has come."""
-        now, waiting = self._seconds(), dict(self._waiting)
+        now, errors = self._seconds(), dict(self.errors)
+        waiting = {key: config for key, config in dict(self._waiting).items() if key not in errors}
         running = self._following.look(waiting, now)
-        done, failed = self._total - len(waiting) - len(self.errors), len(self.errors)
-        left = self._forecast.seconds_left(waiting, self.errors, now)
-        return Snapshot(running, done, failed, len(waiting) - len(running), now, left)
+        done, to_come = self._total - len(waiting) - len(errors), len(waiting) - len(running)
+        left = self._forecast.seconds_left(waiting, errors, now)
+        return Snapshot(running, done, len(errors), to_come, now, left)
 
     def _shown(self) -> RenderableType:
         return shown(self.snapshot(), self._labels, self._screen.lines)
