@@ -25,9 +25,9 @@ class Running:
     rounds: int
     """T: rounds of the run."""
     begun: float
-    """Time when it was first seen."""
+    """Time when the first of its new rounds was seen; until then, and where it has none, when it was seen itself."""
     first: int
-    """Rounds that it had when the sweep began."""
+    """Rounds that it had then: what comes before, such as imports, says nothing of its pace."""
     round: int = 0
     """Rounds that it has now."""
     latest: float = 0.0
@@ -39,7 +39,7 @@ class Running:
 
     @property
     def share(self) -> float:
-        """The part of its rounds that it has done since the sweep began."""
+        """The part of its rounds that it has done since then."""
         return max(0, self.round - self.first) / self.rounds
 
 
@@ -104,6 +104,8 @@ def _read(run: Running, folder: Path, now: float) -> None:
     run.read = (metrics.st_ino, end)
     if not lines:
         return
+    if start == 0:
+        run.begun, run.first = now, lines[-1]["round"]
     if lines[-1]["round"] > run.round:
         run.latest = now
     run.round = lines[-1]["round"]

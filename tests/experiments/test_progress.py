@@ -88,7 +88,7 @@ def test_following_sees_rounds_and_accuracies_as_they_come(runs: Runs) -> None:
     left = {key: c for key, c in runs.items() if c is not first}
     assert [r.key for r in following.look(left, 12.0)] == [run_hash(second)]
     ended = following.seen[run_hash(first)]
-    assert (ended.round, ended.latest, ended.share) == (10, 12.0, 1.0)
+    assert (ended.round, ended.latest, ended.begun, ended.share) == (10, 12.0, 5.0, 0.8)
 
 
 def test_an_interrupted_run_is_at_work_once_it_goes_on(runs: Runs) -> None:
@@ -101,10 +101,10 @@ def test_an_interrupted_run_is_at_work_once_it_goes_on(runs: Runs) -> None:
     kept = metrics.read_text().splitlines(keepends=True)[:4]
     metrics.unlink()
     metrics.write_text("".join(kept))
-    assert [(r.first, r.round) for r in following.look(runs, 2.0)] == [(5, 4)]
+    assert [(r.first, r.round) for r in following.look(runs, 2.0)] == [(4, 4)]
     add(first, 5, 7, 0.5)
     (seen,) = following.look(runs, 3.0)
-    assert (seen.round, seen.accuracy, seen.share) == (7, 0.5, 0.2)
+    assert (seen.round, seen.accuracy, seen.share) == (7, 0.5, 0.3)
 
 
 def test_metrics_that_are_written_anew_are_read_anew(runs: Runs) -> None:
