@@ -8,21 +8,20 @@ the start of processes and what a training function of an experiment's own does 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from experiments.cost import samples, work
+from experiments.cost import kind, samples, work
 from experiments.fields import field_of
+from experiments.outcome import is_finished
 from experiments.plan import Plan
-from experiments.progress import is_finished
 from experiments.shard import Shard
 from experiments.sweep import check_data
 from experiments.table import UNITS
-from experiments.words import number
+from experiments.words import duration, number
 from semcom.config import Resolved
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def dry_run(plan: Plan, shard: Shard | None = None, jobs: int = 1) -> str:
         at_once = min(jobs, len(left))
         wall = max(total / at_once, longest)
         lines.append(
-            f"about {_shown(wall)} with --jobs {jobs}: {_shown(total)} of work, the longest run {_shown(longest)}"
+            f"about {duration(wall)} with --jobs {jobs}: {duration(total)} of work, the longest run {duration(longest)}"
         )
         lines.append(_basis(plan, left))
     return "\n".join(lines)
@@ -103,10 +102,10 @@ def _seconds(plan: Plan, left: Mapping[str, Resolved]) -> dict[str, float]:
     paces: dict[tuple[object, ...], Pace] = {}
     found = {}
     for key, config in left.items():  # the longest first
-        kind = (plan.variants[key], repr(config.data), repr(config.model), config.channel.kind, config.precision)
-        if kind not in paces:
-            paces[kind] = measured(config)
-        found[key] = paces[kind].seconds(config)
+        alike = (plan.variants[key], *kind(config))
+        if alike not in paces:
+            paces[alike] = measured(config)
+        found[key] = paces[alike].seconds(config)
     return found
 
 
@@ -171,16 +170,9 @@ def _table(plan: Plan, keys: list[str], taken: Mapping[str, float]) -> str:
     frame = pd.DataFrame(rows)
     places = [name for name in frame if name not in ("runs", "finished", "seconds")]
     cells = frame.groupby(places, sort=False, dropna=False).sum().reset_index()
-    cells["time"] = cells.pop("seconds").map(lambda seconds: _shown(seconds) if seconds else "-")
+    cells["time"] = cells.pop("seconds").map(lambda seconds: duration(seconds) if seconds else "-")
     return cells.to_string(index=False, max_rows=ROWS)
 
 
 def _text(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _shown(seconds: float) -> str:
-    """Return a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
-    units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))
-    value, unit = next((seconds / size, unit) for unit, size, most in units if seconds / size < most)
-    return f"{round(value, 1 if value < 10 else 0):g} {unit}"

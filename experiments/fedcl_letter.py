@@ -24,7 +24,7 @@ from typing import Any
 import semcom
 from experiments.base import Experiment, Grid, Variant
 from experiments.fields import set_fields
-from experiments.progress import run_folder
+from experiments.outcome import run_folder
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
 

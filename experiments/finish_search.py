@@ -27,7 +27,7 @@ import pandas as pd
 import semcom
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
-from experiments.progress import run_folder
+from experiments.outcome import run_folder
 from experiments.results import read_table
 from experiments.table import markdown
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash

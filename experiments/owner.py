@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from experiments.shard import Shard
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file
-from semcom.runs.folder import LOCK
+from semcom.runs.folder import LOCK, MOMENT_S, is_held
 
 OWNER = ".owner"
 """File of a sweep's folder that says which process is at work in it; that of a shard has its part after it."""
@@ -53,14 +53,14 @@ def _enter(folder: Path, shard: Shard | None, settle: Callable[[bool], object], 
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    entrance = _take(folder, "", PATIENCE_S if shard else 0.0)
+    entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
     stack.callback(entrance.release)
     others, own = list(_shards(folder)), _mark(shard)
     for mark in others:
         if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
             raise _busy(folder, mark)
     if shard is not None:
-        stack.callback(_take(folder, own, 0.0).release)
+        stack.callback(_take(folder, own, MOMENT_S).release)
     settle(bool(others))
     _sign(folder / (OWNER + own))
     stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
@@ -88,21 +88,30 @@ def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
 def _shards(folder: Path) -> Iterator[str]:
     """Yield the marks of the shards that are at work in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
-        lock = FileLock(path, timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
+        if is_held(path):
             yield path.name.removeprefix(LOCK)
-        else:
-            lock.release()
+
+
+def workers(folder: Path) -> list[str]:
+    """Return which processes are at work in a sweep's folder, in words; one that was killed has left its name alone."""
+    marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
+    return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
+
+
+def _whose(folder: Path, mark: str) -> str:
+    """Return which process has a folder, or a part of its sweep, as it has signed."""
+    owner = folder / (OWNER + mark)
+    return owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
+
+
+def _part(mark: str) -> str:
+    return f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
 
 
 def _busy(folder: Path, mark: str) -> ConfigError:
     """Return the error about the process that has a folder, or a part of its sweep."""
-    owner = folder / (OWNER + mark)
-    whose = owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
-    part = f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
-    return ConfigError(f"out: {whose} is at work in {folder}{part}; wait for it, or give another folder")
+    at_work = f"{_whose(folder, mark)} is at work in {folder}{_part(mark)}"
+    return ConfigError(f"out: {at_work}; wait for it, or give another folder")
 
 
 def _sign(path: Path) -> None:

@@ -16,7 +16,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from experiments.base import Train
 from experiments.progress import SweepProgress, run_folder
-from semcom.config import ConfigError, RunConfig, RunError, from_dict, run_hash, to_dict
+from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, run_hash, to_dict
 from semcom.engine.host.orphan import end_with
 from semcom.files import ERROR, write_atomically
 from semcom.runs.folder import BusyError, read_summary
@@ -48,7 +48,13 @@ def check_workers(jobs: int, backend: str) -> None:
 
 
 def carry_out(
-    runs: Mapping[str, RunConfig], *, jobs: int, backend: str, train: Train, limit_minutes: float | None = None
+    runs: Mapping[str, Resolved],
+    *,
+    jobs: int,
+    backend: str,
+    train: Train,
+    limit_minutes: float | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Carry out what is not finished, in the given order; return hash -> one-line error of the runs that failed.
 
@@ -61,8 +67,9 @@ def carry_out(
         backend: one of `BACKENDS`.
         train: function that carries out one run.
         limit_minutes: time after which a run is stopped, with its state kept (None: none).
+        labels: hash -> what tells a run from the others, see `SweepProgress`.
     """
-    with SweepProgress(runs) as progress, first(_end_workers):
+    with SweepProgress(runs, labels, jobs) as progress, first(_end_workers):
 
         def pool(configs: Sequence[RunConfig]) -> str:
             calls = [delayed(_attempt)(to_dict(config), train, os.getpid(), limit_minutes) for config in configs]

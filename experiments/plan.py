@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from channels import LINKS
 from experiments import results, table
 from experiments.base import Experiment
 from experiments.cost import work
-from experiments.fields import set_fields
+from experiments.fields import field_of, set_fields
 from experiments.grid import TEST_SNR, axis_of
+from experiments.labels import label, labels
 from experiments.owner import another_sweep, held_by
-from experiments.progress import describe
 from experiments.registry import experiment
 from experiments.request import OWN, Request, altered, command, study
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
@@ -43,7 +44,8 @@ class Plan:
     folder: Path
     """Folder of the results."""
     record: Mapping[str, Any]
-    """Content of sweep.json: experiment, scale and command; plugins, settings and axes; hash -> variant."""
+    """Content of sweep.json: experiment, scale and command; whether the experiment trains by a function of its own;
+    plugins, settings and axes; hash -> variant."""
     runs: Mapping[str, Resolved]
     """Hash -> resolved configuration with its folder in `out`; the longest runs first."""
     held: Mapping[str, Any] | None
@@ -58,6 +60,16 @@ class Plan:
     def variants(self) -> Mapping[str, str]:
         """Hash -> variant, in the order of the grid."""
         return self.record["variants"]
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Hash -> what tells a run from the others."""
+        return labels(
+            {
+                key: (self.variants[key], _varied(self.experiment, self.scale, config))
+                for key, config in self.runs.items()
+            }
+        )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
         """Return the row of a run, see `experiments.results.row`."""
@@ -96,6 +108,7 @@ def planned(
         origin = {"experiment": declared.name, "scale": scale}
         return origin | {
             "command": command(name, declared, scale, wanted, plugins, str(folder)),
+            "own_training": declared.train is not None,
             "plugins": list(loaded),
             "set": {key: value for key, value in wanted.set.items() if key not in NOT_IDENTITY},
             "axes": _axes(altered(declared, scale, wanted), scale, wanted),
@@ -135,6 +148,12 @@ def _axes(chosen: Experiment, scale: str, request: Request) -> dict[str, list[An
     variants = {VARIANT: [variant.name for variant in chosen.compared()]}
     axes = [axis for axis in chosen.axes(scale) if axis.fields[0] not in request.set]
     return variants | {",".join(axis.fields): list(axis.entries()) for axis in axes}
+
+
+def _varied(chosen: Experiment, scale: str, config: Resolved) -> dict[str, Any]:
+    """Return the values that the fields of the axes have in a run, the seed last."""
+    names = [name for axis in chosen.axes(scale) for name in axis.fields if name != "seed"]
+    return {name: field_of(config, name) for name in (*names, "seed")}
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +211,8 @@ def _laid_out(
         config = semcom.resolve(wanted)
         key = run_hash(config)
         if key in runs:
-            raise ConfigError(f"{chosen.name}: two runs have the same configuration: {describe(config)}")
+            one = label(run.variant, _varied(chosen, scale, config), key)
+            raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
     rows = [results.row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
     table.check_seeds_alone(results.table(rows), chosen.columns(scale), others=chosen.rows(scale))

@@ -1,4 +1,4 @@
-"""The progress of a sweep: one line on stderr for each run that ends, and a bar on a terminal."""
+"""The progress of a sweep: one line on stderr for each run that ends; on a terminal also those that are at work."""
 
 from __future__ import annotations
 
@@ -6,61 +6,54 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
-from tqdm import tqdm
+from experiments.display import Snapshot, shown
+from experiments.following import Following
+from experiments.forecast import Forecast
+from experiments.outcome import is_finished, left_error, run_folder
+from semcom.config import Resolved, RunConfig, run_hash
+from semcom.files import CONFIG, ERROR
+from semcom.runs.folder import read_summary, write_config
+from semcom.screen import Screen, on_terminal
 
-from channels import LINKS
-from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR, SUMMARY
-from semcom.runs.folder import read_summary
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-
-def run_folder(config: RunConfig) -> Path:
-    """Return where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
-    assert config.out is not None
-    return Path(config.out)
-
-
-def is_finished(config: RunConfig) -> bool:
-    """Return whether a run has left its summary; a damaged one, or another run's, is none."""
-    folder = run_folder(config)
-    try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
-        return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
-    except RunError:
-        return False
-
-
-def describe(config: RunConfig) -> str:
-    """Return what tells one run of a sweep from the others: method, partition, channel, seed, hash."""
-    kind = config.channel.kind
-    channel = f"{kind} {config.channel.snr_db} dB" if LINKS.get(kind).noisy else kind
-    return f"{config.method}, {config.partition.kind}, {channel}, seed {config.seed}, {run_hash(config)}"
+__all__ = ["SweepProgress", "run_folder"]
 
 
 class SweepProgress:
-    """Follows runs by what they leave in their folders; a context manager that closes its bar.
+    """Follows runs by what they leave in their folders; a context manager that shows the runs at work on a terminal.
 
     Args:
         runs: hash -> resolved configuration with its folder; those that are not finished are waited for.
+        labels: hash -> what tells a run from the others (None: its method and hash).
+        jobs: runs at a time.
     """
 
-    def __init__(self, runs: Mapping[str, RunConfig]) -> None:
+    def __init__(self, runs: Mapping[str, Resolved], labels: Mapping[str, str] | None = None, jobs: int = 1) -> None:
         self.errors: dict[str, str] = {}
+        self._labels = labels or {key: f"{config.method}, {key}" for key, config in runs.items()}
         self._waiting = {key: config for key, config in runs.items() if not is_finished(config)}
         self._total, self._start, self._lock = len(runs), time.monotonic(), threading.Lock()
         before = len(runs) - len(self._waiting)
-        self._bar = tqdm(total=len(runs), initial=before, disable=not sys.stderr.isatty(), unit="run")
         for config in self._waiting.values():
             (run_folder(config) / ERROR).unlink(missing_ok=True)
+        self._following = Following(self._waiting, jobs)
+        self._forecast = Forecast(self._waiting, jobs, self._following)
+        self._screen, self._open = Screen(self._shown), ExitStack()
         if before:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
     def __enter__(self) -> SweepProgress:
+        if on_terminal(sys.stderr):
+            self._open.enter_context(self._screen)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        self._open.close()
 
     def waiting(self) -> list[RunConfig]:
         """Return the runs that have left neither a summary nor an error."""
@@ -77,9 +70,11 @@ class SweepProgress:
 
     def fail(self, config: RunConfig, error: str) -> None:
         """Report and remember a run as failed, unless it has ended already."""
-        if run_hash(config) in self._waiting:
-            self.errors[run_hash(config)] = error
-            self._report(config, f"FAILED {describe(config)}: {error}")
+        key = run_hash(config)
+        if key in self._waiting:
+            self.errors[key] = error
+            _leave_config(config)
+            self._report(key, f"FAILED {self._labels[key]}: {error}")
 
     def leave(self, reason: str) -> None:
         """Report, in one line, and remember that none of the runs that are waited for was started."""
@@ -88,23 +83,38 @@ class SweepProgress:
         self._waiting.clear()
         self._say(f"{len(left)} run{'s were' if len(left) > 1 else ' was'} not started: {reason}")
 
+    def snapshot(self) -> Snapshot:
+        """Return how far the sweep has come."""
+        now, errors = self._seconds(), dict(self.errors)
+        waiting = {key: config for key, config in dict(self._waiting).items() if key not in errors}
+        running = self._following.look(waiting, now)
+        done, to_come = self._total - len(waiting) - len(errors), len(waiting) - len(running)
+        left = self._forecast.seconds_left(waiting, errors, now)
+        return Snapshot(running, done, len(errors), to_come, now, left)
+
+    def _shown(self) -> RenderableType:
+        return shown(self.snapshot(), self._labels, self._screen.lines)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._start
+
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
-        found = read_summary(run_folder(config)) or {}
-        self._report(config, f"{describe(config)}, accuracy {100 * found['accuracy']:.1f} %")
+        key, found = run_hash(config), read_summary(run_folder(config)) or {}
+        self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %")
 
-    def _report(self, config: RunConfig, text: str) -> None:
+    def _report(self, key: str, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""
-        del self._waiting[run_hash(config)]
-        self._bar.update()
-        self._say(f"[{self._total - len(self._waiting)}/{self._total}, {time.monotonic() - self._start:.0f} s] {text}")
+        del self._waiting[key]
+        self._say(f"[{self._total - len(self._waiting)}/{self._total}, {self._seconds():.0f} s] {text}")
 
     def _say(self, text: str) -> None:
-        """Print a line on stderr that does not break the bar."""
-        self._bar.write(text, file=sys.stderr)
+        print(text, file=sys.stderr, flush=True)
 
 
-def left_error(config: RunConfig) -> str | None:
-    """Return the first line of what a failed run left; None where there is nothing."""
-    path = run_folder(config) / ERROR
-    return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None
+def _leave_config(config: RunConfig) -> None:
+    """Leave the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
+    folder = run_folder(config)
+    if folder.is_dir() and not (folder / CONFIG).exists():
+        with suppress(OSError):  # a full disk
+            write_config(folder, config)

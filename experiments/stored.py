@@ -14,7 +14,7 @@ from experiments.sweep import OWNER
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.arrays import Arrays, read_arrays
-from semcom.runs.folder import read_config, read_metrics, read_summary
+from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
 
 Status = Literal["done", "unfinished", "failed", "to come"]
 """done: it has left its summary; unfinished: it is at work or was interrupted; to come: it has no folder yet."""
@@ -48,6 +48,16 @@ class Stored:
         """Return the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
         finish = (self.summary or {}).get("finish")
         return [*read_metrics(self.folder), *([finish] if finish else [])]
+
+    def is_at_work(self) -> bool:
+        """Return whether a process trains it just now."""
+        return is_held(self.folder / LOCK)
+
+    def warnings(self) -> list[str]:
+        """Return what it has warned of so far, each with its round."""
+        if self.summary is not None:
+            return list(self.summary.get("warnings", []))
+        return [f"round {line['round']}: {text}" for line in self.lines() for text in line.get("warnings", {}).values()]
 
     def arrays(self) -> Arrays:
         """Return what the run kept on request; nothing where it kept nothing.
@@ -147,8 +157,10 @@ def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str 
         return "failed", str(damaged), None
     if summary is not None:
         return "done", None, summary
-    text = folder / ERROR
-    error = text.read_text(encoding="utf-8").partition("\n")[0] if text.is_file() else row.get("error")
+    try:
+        error = (folder / ERROR).read_text(encoding="utf-8").partition("\n")[0]
+    except FileNotFoundError:  # a sweep that begins removes those of all runs that it tries again
+        error = row.get("error")
     if error:
         return "failed", error, None
     return ("unfinished" if folder.is_dir() else "to come"), None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,11 @@ import semcom
 from channels.options import POSITIVE
 from experiments import results, table
 from experiments.base import Train
+from experiments.failures import Failure, report
+from experiments.outcome import is_finished, left_error, run_folder
 from experiments.owner import OWNER, another_sweep, at_work, held_by
 from experiments.parallel import carry_out, check_workers
 from experiments.plan import Plan, planned
-from experiments.progress import is_finished, left_error, run_folder
 from experiments.request import asked
 from experiments.shard import Shard, read_shard
 from semcom.config import ConfigError, RunConfig, RunError
@@ -118,13 +120,17 @@ def execute(
 
         check_processes("jobs", jobs)
     check_data(share.values())
+    carry = train or plan.experiment.train or semcom.run
+    own = carry is not semcom.run
     with at_work(plan.folder, shard, partial(_settle, plan)):
-        carry = train or plan.experiment.train or semcom.run
-        errors = carry_out(share, jobs=jobs, backend=backend, train=carry, limit_minutes=limit_minutes)
+        errors = carry_out(
+            share, jobs=jobs, backend=backend, train=carry, limit_minutes=limit_minutes, labels=plan.labels
+        )
         missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
         if shard is None or not missing:
-            return _store(plan, errors)
+            return _store(plan, errors, own)
     if errors:
+        _tell(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
     print(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
@@ -161,15 +167,24 @@ def _row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
         return plan.row(key, None, str(damaged))
 
 
-def _store(plan: Plan, errors: Mapping[str, str]) -> Path:
-    """Write results.parquet and results.md and print the table; RunError if a run failed."""
+def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
+    """Write results.parquet and results.md and print the table; RunError if a run failed, which `_tell` explains."""
     frame = results.table([_row(plan, key, errors.get(key)) for key in plan.variants])
     path = results.write_table(frame, plan.folder / TABLE)
     axis, others = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
     cells = table.aggregate(frame, axis, others=others)
     write_atomically(plan.folder / REPORT, table.markdown_table(cells, axis) + "\n")
     print(table.text_table(cells, axis))
-    failed = (frame["status"] == "failed").sum()
+    failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
-        raise RunError(f"{failed} of {len(frame)} runs failed: see {path}; the same command tries them again")
+        _tell(plan, failed, own)
+        raise RunError(f"{len(failed)} of {len(frame)} runs failed: see {path}; the same command tries them again")
     return path
+
+
+def _tell(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
+    """Print what is known of failed runs on stderr; those that were not started have been counted there before."""
+    begun = {key: error for key, error in errors.items() if (plan.folder / key).is_dir()}
+    found = [Failure(plan.labels[key], plan.folder / key, error, own) for key, error in begun.items()]
+    if found:
+        print(report(found), file=sys.stderr)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import semcom
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
-from experiments.progress import run_folder
+from experiments.outcome import run_folder
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
 

@@ -48,6 +48,13 @@ def number(value: float) -> str:
     return short if isinstance(value, float) and float(short) == value else str(value)
 
 
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
+    units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))
+    value, unit = next((seconds / size, unit) for unit, size, most in units if seconds / size < most)
+    return f"{round(value, 1 if value < 10 else 0):g} {unit}"
+
+
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 

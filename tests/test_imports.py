@@ -18,7 +18,7 @@ PACKAGES = ("channels", "semcom", "experiments", "figures")
 """Each may import itself and those before it."""
 ROOMS = (
     {"config"},
-    {"files", "packages", "registry"},
+    {"files", "packages", "registry", "screen"},
     {"data", "models"},
     {"engine"},
     {"methods"},

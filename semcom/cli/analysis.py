@@ -71,13 +71,13 @@ def pack(words: list[str]) -> None:
     """Carry out `semcom pack FOLDER`."""
     from experiments import archive
 
-    (folder,), wanted = _read(words, ("FOLDER",), PackFlags(), "semcom pack")
+    (folder,), wanted = read_words(words, ("FOLDER",), PackFlags(), "semcom pack")
     print(f"archive: {archive.pack(folder, wanted.out, arrays=wanted.arrays)}")
 
 
 def results(words: list[str]) -> None:
     """Carry out `semcom results FOLDER`."""
-    (folder,), wanted = _read(words, ("FOLDER",), ResultsFlags(), "semcom results")
+    (folder,), wanted = read_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
     study = semcom.study(folder).where(read_at(wanted.at))
     if wanted.csv is None:
         print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
@@ -90,7 +90,7 @@ def results(words: list[str]) -> None:
 
 def compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
-    (folder, first, second), wanted = _read(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    (folder, first, second), wanted = read_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
     found = study.compare_all([first, second], at=read_at(wanted.at), view=wanted.view, metric=wanted.metric)
     print(found)
@@ -98,7 +98,7 @@ def compare(words: list[str]) -> None:
         print(f"table: {write_atomically(Path(wanted.csv).expanduser(), found.frame.to_csv(index=False))}")
 
 
-def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
+def read_words(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
     """Return the words that come first, as many as there are names, and the flags after them.
 
     Raises:

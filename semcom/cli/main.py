@@ -38,6 +38,7 @@ commands:
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
   figure FIGURE       draw a figure from the results of a sweep
+  show FOLDER         show how far a run or a study has come, and what it has found so far
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
   pack FOLDER         write a study as one file, which the others take like its folder
@@ -323,7 +324,7 @@ def channel_check(words: list[str]) -> None:
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 
-def show(words: list[str]) -> None:
+def list_(words: list[str]) -> None:
     """Carry out `semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
@@ -353,6 +354,7 @@ def _elsewhere(module: str, name: str) -> Callable[[list[str]], None]:
 NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
+    "show": ("experiments",),
     "results": ("experiments",),
     "compare": ("experiments",),
     "pack": ("experiments",),
@@ -365,6 +367,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "sweep": sweep,
     "split": split,
     "figure": figure,
+    "show": _elsewhere("show", "show"),
     "results": _elsewhere("analysis", "results"),
     "compare": _elsewhere("analysis", "compare"),
     "pack": _elsewhere("analysis", "pack"),
@@ -372,5 +375,5 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "report": _elsewhere("report", "report"),
     "bench": bench,
     "channel-check": channel_check,
-    "list": show,
+    "list": list_,
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
 from semcom.runs.accuracy import LAST
+from semcom.screen import Screen, on_terminal
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -34,23 +35,27 @@ class RoundProgress(contextlib.ExitStack):
 
     def _open_bar(self) -> None:
         """Open the bar, at the first round and not before: until then a wrong request ends with one line."""
-        from tqdm import tqdm
-        from tqdm.contrib.logging import logging_redirect_tqdm
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+        from rich.table import Column
 
-        self.bar = self.enter_context(tqdm(total=self.rounds, unit="round", dynamic_ncols=True, file=sys.stderr))
-        self.enter_context(logging_redirect_tqdm())  # a log line must not tear the bar apart
+        numbers = TextColumn("{task.fields[shown]}", table_column=Column(overflow="fold"))
+        columns = (MofNCompleteColumn(), BarColumn(10), TimeElapsedColumn(), TextColumn("left"), TimeLeft())
+        self.bar = Progress(TextColumn("round"), *columns, numbers)
+        self.bar.add_task("", total=self.rounds, shown="")
+        self.enter_context(Screen(self.bar.get_renderable, seconds=0.5, stays=True))
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Show one line of `metrics.jsonl`."""
         shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
         shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
-        if self.bar is None and sys.stderr.isatty():
+        if self.bar is None and on_terminal(sys.stderr):
             self._open_bar()
         if self.bar is None:
             logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
         else:
-            self.bar.update(line["round"] - self.bar.n)  # a resumed run does not begin at 1
-            self.bar.set_postfix(shown)
+            text = "  ".join(f"{name} {value}" for name, value in shown.items())
+            self.bar.update(self.bar.task_ids[0], completed=line["round"], shown=text)
 
 
 def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
@@ -63,13 +68,17 @@ def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
     body = _accuracies("view", _with_windows(summary))
     if "new_clients" in summary:
         body += _accuracies("new client (at the end)", summary["new_clients"])
-    snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {end}"
-    air = f"received SNR: {snr}" if radio else "no radio"
-    return "\n".join([head, *body, air, "per participating client and round", *sent])
+    return "\n".join([head, *body, *air_lines(summary, radio)])
+
+
+def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
+    """Return lines on the measured SNR and the traffic of a run; arguments as of `result_table`."""
+    snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
+    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
+    return [f"received SNR: {snr}" if radio else "no radio", "per participating client and round", *sent]
 
 
 def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:

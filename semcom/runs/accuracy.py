@@ -71,3 +71,10 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
         "best_round": rounds[best],
         "last": means[-1],
     }
+
+
+def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
+    names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
+    found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
+    return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from semcom.config import Resolved
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
-from semcom.runs.accuracy import LAST, headline, per_class, per_client, spread
+from semcom.runs.accuracy import LAST, per_class, per_client, spread
 
 
 def is_due(config: Resolved, round_: int) -> bool:
@@ -52,13 +52,6 @@ def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]
     tables = {name: found.cpu().numpy() for name, found in counts.items()}
     have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
     return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items() if have[name].any()}
-
-
-def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
-    names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
-    found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
-    return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}
 
 
 def of_clients(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import itertools
 import json
 import logging
 import math
@@ -37,6 +38,8 @@ from semcom.runs.arrays import Arrays, read_arrays, write_arrays
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
+MOMENT_S = 0.5
+"""Seconds that a lock is waited for: somebody may only look whether it is held."""
 SHOWN = 3
 """Number of fields that are named where a folder holds another run."""
 
@@ -119,7 +122,7 @@ class Folder:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock."""
-        lock = FileLock(self.path / LOCK, timeout=0)
+        lock = FileLock(self.path / LOCK, timeout=MOMENT_S)
         with writing(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
@@ -138,7 +141,7 @@ class Folder:
         Raises RunError, before anything is written, when a line of these rounds is missing.
         """
         kept = self.covered(rounds)
-        for name, text in ((CONFIG, json.dumps(to_dict(self.config), indent=2) + "\n"), (METRICS, _text(kept))):
+        for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
             with writing(name):
                 if not path.exists() or path.read_bytes() != text.encode():
@@ -207,6 +210,33 @@ class Folder:
             write_summary(self.path, summary)
 
 
+def is_held(lock: Path) -> bool:
+    """Return whether a process holds a lock, such as that of a run's folder, which one that is at work does.
+
+    To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
+    """
+    if not lock.exists():
+        return False
+    taken = FileLock(lock, timeout=0)
+    try:
+        taken.acquire()
+    except Timeout:
+        return True
+    except OSError:  # somebody else's folder, in which nothing may be written: nobody else can say
+        return False
+    taken.release()
+    return False
+
+
+def write_config(folder: Path, config: RunConfig) -> Path:
+    """Write config.json, and return its path. Raises OSError if it could not be written."""
+    return write_atomically(folder / CONFIG, _config_text(config))
+
+
+def _config_text(config: RunConfig) -> str:
+    return json.dumps(to_dict(config), indent=2) + "\n"
+
+
 def read_config(folder: Path, asked: str) -> RunConfig:
     """Return the stored configuration of the run in a folder.
 
@@ -228,14 +258,25 @@ def read_config(folder: Path, asked: str) -> RunConfig:
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:
     """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
-    path = folder / METRICS
+    lines, _ = read_metrics_from(folder, 0)
+    return list(itertools.takewhile(lambda line: rounds is None or line["round"] <= rounds, lines))
+
+
+def read_metrics_from(folder: Path, start: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the lines of metrics.jsonl from a byte on, up to the first that is not whole, and the byte after them."""
     whole: list[dict[str, Any]] = []
-    for text in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
-        line = _parsed(text)
-        if line is None or (rounds is not None and line["round"] > rounds):
-            break
-        whole.append(line)
-    return whole
+    try:
+        with (folder / METRICS).open("rb") as file:
+            file.seek(start)
+            for text in file:
+                line = _parsed(text)
+                if line is None:
+                    break
+                whole.append(line)
+                start += len(text)
+    except FileNotFoundError:
+        pass
+    return whole, start
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:

@@ -26,8 +26,9 @@ from semcom.files import ARRAYS, CHECKPOINT, PREVIOUS, set_aside
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint, kept
+from semcom.runs.accuracy import headlines
 from semcom.runs.arrays import Arrays, lacking
-from semcom.runs.evaluation import evaluate, headlines, is_due
+from semcom.runs.evaluation import evaluate, is_due
 from semcom.runs.finish import FINISHED, finished
 from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import logging
 import os
@@ -29,6 +28,7 @@ from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
 from semcom.runs.owners import with_options
+from tests.terminal import on_pty
 
 TRAIN = ["train", "fedavg", "--out", "out"]
 
@@ -445,13 +445,20 @@ def test_a_table_of_different_windows_says_which(rounds: int, window: str) -> No
     assert lines[2].split()[-3:] == ["67.1", "4.1", "55.5"]
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with report.RoundProgress(4) as progress:
-        progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.5}}})  # a resumed run
-    assert "3/4" in terminal.getvalue() and "global=50.0%" in terminal.getvalue()
+BAR = """
+from semcom.cli import printing
+with printing.RoundProgress(4) as progress:
+    progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.25}}})  # a resumed run
+    progress({"round": 4, "loss": 0.5, "views": {"global": {"accuracy": 0.5}}})
+print("the result")
+"""
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    text, status = on_pty(BAR)
+    assert status == 0
+    bar, result = (" ".join(line.split()) for line in text.rstrip().splitlines())
+    assert bar.startswith("round 4/4 ") and bar.endswith("loss 0.5 global 50.0%") and result == "the result"
 
 
 @pytest.mark.parametrize(

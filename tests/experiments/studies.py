@@ -13,8 +13,8 @@ import numpy as np
 import semcom
 from semcom.config import PartitionConfig, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS
+from semcom.runs.accuracy import headlines
 from semcom.runs.arrays import write_arrays
-from semcom.runs.evaluation import headlines
 from semcom.runs.folder import write_summary
 
 Evaluations = Mapping[int, Sequence[float]]

@@ -14,6 +14,7 @@ from experiments.plan import planned
 from experiments.request import asked
 from experiments.shard import Shard
 from experiments.sweep import sweep
+from experiments.words import duration
 from semcom.config import ModelConfig, RunConfig, TrainConfig
 from semcom.runs.resolve import resolve
 from tests.worlds import divided
@@ -99,4 +100,4 @@ def test_a_dry_run_shows_runs_and_times(
     ],
 )
 def test_times_are_short(seconds: float, text: str) -> None:
-    assert estimate._shown(seconds) == text
+    assert duration(seconds) == text

@@ -1,0 +1,73 @@
+"""What is told of failed runs: the cause, its place in the user's own code, and the command that repeats one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import semcom
+from semcom.files import CONFIG, ERROR
+
+FULL = 5
+"""Failed runs that are told in full; of more, the others have a line each."""
+_FRAME = re.compile(r'  File "(?P<file>.+)", line \d+, in .+\n(?:    .*\n)*')
+"""Pattern of a frame in a traceback."""
+_HERE = Path(semcom.__file__).parents[1]
+_OURS = tuple(_HERE / name for name in ("semcom", "channels", "experiments", "figures"))
+_LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed run."""
+
+    label: str
+    """What tells it from the others."""
+    folder: Path
+    """Its folder."""
+    error: str
+    """The cause in a line."""
+    own: bool = False
+    """Whether the experiment trains by a function of its own, which `semcom train` knows nothing of."""
+
+    def again(self) -> str | None:
+        """Return the command that repeats this run alone; None where there is none."""
+        config = self.folder / CONFIG
+        return None if self.own or not config.is_file() else f"semcom train --config {shlex.quote(str(config))}"
+
+    def told(self) -> list[str]:
+        """Return lines about it: label, cause, place, command."""
+        again = self.again()
+        where = [f"    {line}" for line in place(self.folder)]
+        command = f"  this run alone: {again}" if again else "  the command of the sweep tries it again"
+        return [f"FAILED {self.label}", f"  {self.error}", *where, command]
+
+
+def report(failures: Sequence[Failure]) -> str:
+    """Return what is told of failed runs: the first `FULL` in full, each of the others in a line."""
+    lines = [line for failure in failures[:FULL] for line in failure.told()]
+    return "\n".join([*lines, *(f"FAILED {failure.label}: {failure.error}" for failure in failures[FULL:])])
+
+
+def place(folder: Path) -> list[str]:
+    """Return where the error of a failed run arose, with the line of code: the last place in the user's own code.
+
+    Where none of that was at work it is the last one in semcom; where no traceback was left, there are no lines.
+    """
+    path = folder / ERROR
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    first = text.partition("Traceback (most recent call last):\n")[2].partition("\n\n")[0]  # of several, the cause
+    frames = {found.group(): Path(found["file"]) for found in _FRAME.finditer(first + "\n")}
+    ours = [frame for frame, file in frames.items() if _inside(file, _OURS)]
+    users = [frame for frame, file in frames.items() if not _inside(file, (*_OURS, *_LIBRARIES))]
+    chosen = next((found[-1] for found in (users, ours, list(frames)) if found), "")
+    at, *code = [line.strip() for line in chosen.splitlines() if line.strip("^~ ")] or [""]
+    return [at, *(f"  {line}" for line in code)] if at else []
+
+
+def _inside(file: Path, folders: Sequence[Path]) -> bool:
+    return any(file.is_relative_to(folder) for folder in folders)

@@ -1,0 +1,232 @@
+"""`semcom show`: how far a run or a study has come, and what it has found so far."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from channels import LINKS
+from semcom.cli.analysis import read_words
+from semcom.cli.printing import air_lines
+from semcom.cli.text import hanging, terminal
+from semcom.config import ConfigError
+from semcom.screen import on_terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+ROWS = 40
+"""Runs of a study that are listed."""
+SECONDS = 2.0
+"""Time between two looks of --watch; reading a large study may take longer."""
+MEAN = "mean: over the last ten evaluations, or as many as there are"
+"""What stands below accuracies."""
+ORDER = ("running", "stopped", "failed", "done")
+"""States of the runs that are listed, where there are too many for all."""
+
+
+@dataclass(frozen=True)
+class ShowFlags:
+    """Show how far a run or a study has come: setting, progress, accuracies, received SNR, traffic, warnings, failures.
+
+    FOLDER comes first: of a sweep or of one run (finished, at work, failed or interrupted), or one that holds folders
+    of runs. Of a study at most 40 runs are listed; semcom results FOLDER --what runs has all.
+    """
+
+    watch: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
+    """Show it again every few seconds, until nobody is at work; needs a terminal."""
+
+
+def show(words: list[str]) -> None:
+    """Carry out `semcom show FOLDER`."""
+    from experiments.failures import report
+    from experiments.overview import overview
+
+    (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
+    found = overview(folder)
+    if wanted.watch:
+        if not on_terminal(sys.stdout):
+            raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
+        found = _watch(found, lambda: overview(folder))
+    _console().print(*whole(found), sep="\n")
+    if failures := found.failures():
+        print(report(failures))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def _watch(found: Any, again: Callable[[], Any]) -> Any:
+    """Show what is going on until nobody is at work, and return the last look."""
+    from rich.console import Group
+    from rich.live import Live
+
+    console = _console()
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not found.has_ended():
+            room = max(2, (console.size.height - 8) // (1 if console.size.width > 100 else 2))
+            live.update(Group(*brief(found, room)), refresh=True)
+            begun = time.monotonic()
+            time.sleep(SECONDS)
+            found = again()
+            time.sleep(max(0.0, time.monotonic() - begun - SECONDS))  # at most half of a core
+    return found
+
+
+def whole(found: Any) -> Iterator[RenderableType]:
+    """Yield all that is shown of a run or a study, but for its failures."""
+    from rich.text import Text
+
+    yield from brief(found, ROWS)
+    yield _of_run(found) if _is_run(found) else _air(found)
+    if warnings := found.warnings():
+        yield Text("warnings")
+        runs = len(found.courses) > 1
+        yield from (Text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
+
+
+def brief(found: Any, rows: int) -> Iterator[RenderableType]:
+    """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
+    from rich.text import Text
+
+    for name, text in (_head_of_run if _is_run(found) else _head)(found).items():
+        yield Text("\n".join(hanging(f"{name:<10}", text)))
+    if not _is_run(found):
+        yield from _runs(found, rows)
+
+
+def _is_run(found: Any) -> bool:
+    """Return whether the folder is that of one run."""
+    return found.courses[0].run.folder == found.folder
+
+
+def _head(found: Any) -> dict[str, str]:
+    """Return the setting and the progress of a study."""
+    from experiments.words import flag_name, spelled
+
+    fields = [f"{flag_name(name)}={spelled(values)}" for name, values in found.varied().items()]
+    counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
+    done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
+    more = "" if len(known) == len(found.courses) else " of the runs that have begun"
+    rounds = f"; {done:,} of {sum(known):,} rounds{more}" if known else ""
+    return {
+        "study": f"{found.folder}, {len(found.courses)} runs",
+        **({"command": found.command} if found.command else {}),
+        **({"varied": "; ".join(fields)} if fields else {}),
+        "at work": "; ".join(found.workers) or "nobody",
+        "progress": counts + rounds,
+    }
+
+
+def _head_of_run(found: Any) -> dict[str, str]:
+    """Return the setting and the progress of a run."""
+    from experiments.overview import setting
+    from experiments.words import spelled_set
+
+    (course,) = found.courses
+    fields = [spelled_set(name, value) for name, value in setting(course.run).items()]
+    return {
+        "run": f"{course.run.hash} of {course.run.fields['method']}, in {found.folder}",
+        "setting": ", ".join(fields) or "the defaults",
+        "progress": f"{course.state}, round {course.round} of {course.rounds}",
+        **({"at work": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
+    }
+
+
+def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
+    """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
+    from rich.text import Text
+
+    begun = [course for course in found.courses if course.state != "to come"]
+    if len(begun) > rows:
+        begun.sort(key=lambda course: ORDER.index(course.state))
+    if begun:
+        yield _table(("run", "state", "round", "last %", "best %", "mean %"), [_row(course) for course in begun[:rows]])
+        yield Text(MEAN, style="dim")
+    if len(begun) > rows:
+        yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
+
+
+def _row(course: Any) -> list[str]:
+    """Return the row of a run: the accuracies of its first view."""
+    shown = [_percent(course.first.get(name)) for name in ("last", "best", "accuracy")]
+    return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
+
+
+def _of_run(found: Any) -> RenderableType:
+    """Return the accuracies of a run so far, and what it has sent."""
+    from rich.console import Group
+    from rich.text import Text
+
+    (course,) = found.courses
+    parts: list[RenderableType] = []
+    if course.views:
+        names = ("view", "last %", "best %", "in round", "mean %", "std", "worst 10 %")
+        parts = [_table(names, [_view(name, view) for name, view in course.views.items()]), Text(MEAN, style="dim")]
+    if course.run.summary:
+        parts.append(Text("\n".join(air_lines(course.run.summary, _has_radio(course)))))
+    return Group(*parts)
+
+
+def _view(name: str, view: Mapping[str, Any]) -> list[str]:
+    """Return the row of a view."""
+    after = [_percent(view.get(key)) for key in ("accuracy", "accuracy_std", "worst10")]
+    return [name, _percent(view.get("last")), _percent(view.get("best")), str(view.get("best_round", "-")), *after]
+
+
+def _has_radio(course: Any) -> bool:
+    """Return whether a run has a channel; one whose plug-in is not loaded is taken to have one."""
+    kind = course.run.fields.get("channel.kind", "")
+    return kind not in LINKS or LINKS.get(kind).radio
+
+
+def _air(found: Any) -> RenderableType:
+    """Return a table of the received SNR and the traffic of the finished runs of a study."""
+    from rich.console import Group
+    from rich.text import Text
+
+    points = found.air()
+    if not points:
+        return Text("received SNR and traffic: with the first run that is done")
+    names = next(iter(points.values()))
+    rows = [[point, *(_number(name, value) for name, value in of.items())] for point, of in points.items()]
+    title = "received SNR in dB, and traffic per participating client and round: means over the runs that are done"
+    table = _table(("", *(name.replace(" ", "\n") for name in names)), rows)
+    return Group(Text("\n".join(hanging("", title))), table)
+
+
+def _table(columns: Sequence[str], rows: list[list[str]]) -> Table:
+    """Return a table: the first column to the left, where long texts go over several lines, the others to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _number(name: str, value: float | None) -> str:
+    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _short(value)
+
+
+def _short(value: float) -> str:
+    """Return a large number with three digits: 920,714 is 921 k."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"

@@ -1,0 +1,210 @@
+"""`semcom show`: what it tells of runs and of studies, in every state that they may be in."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from experiments.overview import overview, setting
+from semcom.cli import main as cli
+from semcom.config import run_hash
+from semcom.files import SWEEP
+from semcom.runs.folder import LOCK
+from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.experiments.studies import begin, config, line, scored, write
+from tests.terminal import on_pty
+
+DONE, AT_WORK, STOPPED, FAILED, TO_COME = range(5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a sweep with a run in each state; the one at work is so while `lock` is held."""
+    monkeypatch.chdir(tmp_path)
+    study = tmp_path / "s"
+    configs = [config("fedcl", seed, 9.0, rounds=20) for seed in range(5)]
+    warned = {**line(2), "warnings": {"x": "beware"}}
+    tested = [line(r, {"personal": scored([r / 20, r / 20]), "global": scored([0.1, 0.1])}) for r in (10, 11, 12)]
+    begin(study / run_hash(configs[AT_WORK]), configs[AT_WORK], [line(1), warned, *tested])
+    (begin(study / run_hash(configs[STOPPED]), configs[STOPPED], [line(r) for r in (1, 2, 3)]) / LOCK).touch()
+    failed = begin(study / run_hash(configs[FAILED]), configs[FAILED], [warned])
+    (failed / "error.txt").write_text("RunError: the loss is NaN\n")
+    views = {"personal": scored([0.7, 0.8])}
+    best = {"personal": scored([0.9, 0.9])}
+    finished = [line(19, best), line(20, views)]
+    write(study / run_hash(configs[DONE]), configs[DONE], finished, warnings=["round 2: beware"])
+    variants = {run_hash(c): "fedcl" for c in configs}
+    record = {"experiment": "study", "scale": "own", "command": "semcom sweep --methods fedcl", "variants": variants}
+    (study / SWEEP).write_text(json.dumps(record))
+    return study
+
+
+@pytest.fixture
+def hashes() -> list[str]:
+    return [run_hash(config("fedcl", seed, 9.0, rounds=20)) for seed in range(5)]
+
+
+def told(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    """What a command prints; it has to succeed."""
+    status = cli.main(line.split())
+    done = capsys.readouterr()
+    assert status == 0, done.err
+    return done.out
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]) -> None:
+    with FileLock(folder / hashes[AT_WORK] / LOCK):
+        found = overview(folder)
+        assert not found.has_ended()
+    courses = {course.run.hash: course for course in found.courses}
+    states = [courses[key].state for key in hashes]
+    assert states == ["done", "running", "stopped", "failed", "to come"]
+    assert [courses[key].round for key in hashes] == [20, 12, 3, 2, 0]
+    assert found.counts() == dict.fromkeys(["done", "running", "stopped", "failed", "to come"], 1)
+    assert list(found.counts()) == ["done", "running", "stopped", "failed", "to come"]
+    done, at_work = courses[hashes[DONE]].first, courses[hashes[AT_WORK]].first
+    assert (done["last"], done["best"], done["accuracy"]) == pytest.approx((0.75, 0.9, 0.825))
+    assert (at_work["last"], at_work["best_round"], at_work["accuracy"]) == pytest.approx((0.6, 12, 0.55))
+    assert courses[hashes[STOPPED]].first == {}
+    assert found.varied() == {"seed": [0, 1, 2, 3]}, "of a run to come the fields are not known"
+    assert found.warnings() == {"round 2: beware": 3}
+    (failure,) = found.failures()
+    assert (failure.label, failure.error) == (f"fedcl, seed=3, {hashes[FAILED]}", "RunError: the loss is NaN")
+    again = overview(folder)
+    assert again.has_ended() and again.counts() == {"done": 1, "stopped": 2, "failed": 1, "to come": 1}
+
+
+def test_a_study_is_shown_in_80_columns(
+    folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (folder / ".owner").write_text("process 7 of here (since now)\n")
+    with FileLock(folder / hashes[AT_WORK] / LOCK), FileLock(folder / LOCK):
+        text = told(capsys, "show s")
+    head = dict(row.split(maxsplit=1) for row in text.splitlines()[:4])
+    assert head["study"] == "s, 5 runs" and head["command"] == "semcom sweep --methods fedcl"
+    assert head["varied"] == "seed=0..3"
+    assert "at work process 7 of here (since now) progress 1 done, 1 running, 1 stopped, 1 failed," in words(text)
+    assert "37 of 80 rounds of the runs that have begun" in words(text)
+    rows = {row.split()[1]: row.split()[2:] for row in text.splitlines() if row.startswith("fedcl, seed=")}
+    assert rows["seed=0,"] == [hashes[DONE], "done", "20/20", "75.0", "90.0", "82.5"]
+    assert rows["seed=1,"] == [hashes[AT_WORK], "running", "12/20", "60.0", "60.0", "55.0"]
+    assert rows["seed=2,"] == [hashes[STOPPED], "stopped", "3/20", "-", "-", "-"]
+    assert rows["seed=3,"][:3] == [hashes[FAILED], "failed", "2/20"] and len(rows) == 4
+    air = next(row for row in text.splitlines() if row.startswith("fedcl  "))
+    assert air.split() == ["fedcl", "10.0", "10.0", "10.0", "10", "20", "100", "200"]
+    assert "round 2: beware (3 runs)" in text
+    assert text.splitlines()[-3:] == [
+        f"FAILED fedcl, seed=3, {hashes[FAILED]}",
+        "  RunError: the loss is NaN",
+        f"  this run alone: semcom train --config s/{hashes[FAILED]}/config.json",
+    ]
+    assert max(map(len, text.splitlines()[:-3])) <= 80
+
+
+def test_long_names_are_folded_and_not_cut(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    record = json.loads((folder / SWEEP).read_text())
+    name = "FedCL_with_a_very_long_name_" * 3
+    (folder / SWEEP).write_text(json.dumps(record | {"variants": dict.fromkeys(record["variants"], name)}))
+    text = told(capsys, "show s").partition("FAILED")[0]
+    assert max(map(len, text.splitlines())) <= 80
+    column = "".join(row[:40].split(" ")[0] for row in text.splitlines() if not row.startswith(("study", "command")))
+    assert name in column
+
+
+def test_of_many_runs_those_that_are_not_done_are_listed(
+    folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("semcom.cli.show.ROWS", 2)
+    text = told(capsys, "show s")
+    listed = [row.split()[2] for row in text.splitlines() if row.startswith("fedcl, seed=")]
+    assert sorted(listed) == sorted([hashes[AT_WORK], hashes[STOPPED]])
+    assert "and 2 more runs: semcom results s --what runs" in text
+
+
+def test_a_run_is_shown_with_its_setting_and_all_views(
+    folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = told(capsys, f"show s/{hashes[DONE]}").splitlines()
+    assert lines[0].split() == ["run", hashes[DONE], "of", "fedcl,", "in", f"s/{hashes[DONE]}"]
+    assert words(lines[1]) == "setting channel.snr_db=9, train.rounds=20, clients=2"
+    assert words(lines[2]) == "progress done, round 20 of 20"
+    assert lines[4].split() == ["personal", "75.0", "90.0", "19", "82.5", "2.5", "80.0"]
+    assert "received SNR: train up 10.00 dB, train down 10.00 dB, test 10.00 dB" in lines
+    assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, 2 J" in lines
+    assert lines[-2:] == ["warnings", "  round 2: beware"]
+    with FileLock(folder / hashes[AT_WORK] / LOCK):
+        text = told(capsys, f"show s/{hashes[AT_WORK]}")
+    assert "running, round 12 of 20" in text and "a process of its own" in text
+    rows = [row.split() for row in text.splitlines() if row.startswith(("personal", "global"))]
+    assert rows == [
+        ["personal", "60.0", "60.0", "12", "55.0", "0.0", "55.0"],
+        ["global", *["10.0"] * 2, "10", "10.0", "0.0", "10.0"],
+    ]
+    assert "semcom train --config" in told(capsys, f"show s/{hashes[FAILED]}")
+
+
+def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: list[str]) -> None:
+    found = overview(folder / hashes[DONE])
+    assert setting(found.courses[0].run) == {"channel.snr_db": 9.0, "train.rounds": 20, "clients": 2}
+
+
+def test_a_folder_that_nobody_swept_has_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for method in ("fedcl", "fedavg"):
+        begin(tmp_path / "s" / method, config(method), [line(1)])
+    text = told(capsys, "show s")
+    assert "command" not in text and "varied    method=fedavg,fedcl" in text and "at work   nobody" in text
+    assert "2 of 8 rounds\n" in text and "received SNR and traffic: with the first run that is done" in text
+
+
+def test_an_owner_that_was_killed_is_not_at_work(folder: Path) -> None:
+    (folder / ".owner").write_text(f"process {os.getpid()} of here (since now)\n")
+    (folder / LOCK).touch()
+    assert overview(folder).workers == ()
+    with FileLock(folder / LOCK):
+        assert overview(folder).workers == (f"process {os.getpid()} of here (since now)",)
+    (folder / ".owner-3-of-16").write_text("process 8 of there (since now)\n")
+    with FileLock(folder / f"{LOCK}-3-of-16"):
+        assert overview(folder).workers == ("process 8 of there (since now) with its shard 3/16",)
+
+
+def test_it_is_watched_until_nobody_is_at_work(folder: Path, hashes: list[str]) -> None:
+    """On a terminal; then the whole stays there."""
+    lock = FileLock(folder / hashes[AT_WORK] / LOCK, thread_local=False)
+    lock.acquire()
+    ended = threading.Timer(6.0, lock.release)
+    ended.start()
+    text, status = on_pty("import sys; from semcom.cli import main; sys.exit(main.main(['show', 's', '--watch']))")
+    assert status == 0 and not lock.is_locked
+    assert text.count("study     s, 5 runs") == 1 and "progress  1 done, 2 stopped, 1 failed, 1 to come" in text
+    assert text.rstrip().endswith(f"semcom train --config s/{hashes[FAILED]}/config.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("show", "FOLDER: none is given; the words are semcom show FOLDER"),
+        ("show nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
+        ("show s --watch", "watch: stdout is no terminal; leave it out, and ask again when you like"),
+        ("show s --follow", "--follow: no such flag"),
+    ],
+)
+def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:
+    assert cli.main(line.split()) == 2
+    done = capsys.readouterr()
+    assert done.out == "" and done.err.startswith(f"semcom: error: {error}") and done.err.count("\n") == 1
