@@ -205,6 +205,30 @@ class Study:
         part = self.where(at or {})
         return ranking.rank(part._cells(), part.axes, view, metric)
 
+    def marked(
+        self,
+        by: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> pd.DataFrame:
+        """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
+
+        Args and errors are those of `mean`. Nothing is marked of numbers of which more is not better.
+        """
+        part = self.where(at or {})
+        means = part.mean(by, view=view, metric=metric)
+        ranks, methods = (
+            part.rank(view=view, metric=metric),
+            {run.variant: run.fields.get("method") for run in part.stored},
+        )
+        columns = ["variant", *part.axes] if by is None else list(by)
+        ranks = ranks.assign(method=ranks["variant"].map(methods))
+        if metric in ranking.UNRANKED or not set(columns) <= set(ranks):
+            return means.assign(mark="")
+        return ranking.marked(means, ranks, columns)
+
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
     def pareto(
