@@ -17,7 +17,7 @@ from experiments import curves, efficiency, pairs, ranking
 from experiments.comparison import Comparison, Comparisons
 from experiments.frames import TABLES
 from experiments.results import table
-from experiments.selection import axes, keys, ordered, where
+from experiments.selection import axes, keys, ordered, spelled, where
 from experiments.stored import Stored, stored_runs
 from experiments.table import means
 from semcom.config import ConfigError
@@ -122,6 +122,29 @@ class Study:
             ConfigError: there is no such field, or no run with such a value.
         """
         return Study(where(self.stored, at, self.axes), self.axes)
+
+    def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of fields as columns have them, such as hyper.lam for method.lam.
+
+        Args:
+            asked: what they are asked for as, for errors.
+            names: method, variant, seed, or any field of a configuration, be it an axis or not.
+
+        Raises:
+            ConfigError: there is no such field.
+        """
+        fields = tuple(map(spelled, names))
+        known = {"method", "variant", "seed"}.union(*(run.fields for run in self.stored))
+        for name in fields:
+            if name not in known:
+                there = ", ".join(("method", "variant", "seed", *self.axes))
+                raise ConfigError(f"{asked}: {name!r} is no field of the study; give one, such as {there}")
+        return fields
+
+    def along(self, fields: Sequence[str]) -> Study:
+        """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
+        known = ("hash", "method", "variant", "seed", *self.axes)
+        return Study(self.stored, (*self.axes, *dict.fromkeys(name for name in fields if name not in known)))
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
@@ -282,9 +305,9 @@ class Study:
         length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
         return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
 
-    def smooth(self, window: int = LAST) -> pd.DataFrame:
-        """Return `rounds` where evaluated, with accuracies averaged over `window` evaluations: `curves.smooth`."""
-        return curves.smooth(self.rounds, window)
+    def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
+        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
+        return curves.smooth(self.rounds, window, metric)
 
     def _known(self, names: Sequence[str]) -> list[str]:
         for name in names:

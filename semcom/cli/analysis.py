@@ -56,8 +56,8 @@ class CompareFlags:
 
 def results(words: list[str]) -> None:
     """Carry out `semcom results FOLDER`."""
-    (folder,), wanted = _read(words, ("FOLDER",), ResultsFlags(), "semcom results")
-    study = semcom.study(folder).where(_at(wanted.at))
+    (folder,), wanted = read_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
+    study = semcom.study(folder).where(read_at(wanted.at))
     if wanted.csv is None:
         print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
         return
@@ -69,15 +69,15 @@ def results(words: list[str]) -> None:
 
 def compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
-    (folder, first, second), wanted = _read(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    (folder, first, second), wanted = read_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
-    found = study.compare_all([first, second], at=_at(wanted.at), view=wanted.view, metric=wanted.metric)
+    found = study.compare_all([first, second], at=read_at(wanted.at), view=wanted.view, metric=wanted.metric)
     print(found)
     if wanted.csv is not None:
         print(f"table: {write_atomically(Path(wanted.csv).expanduser(), found.frame.to_csv(index=False))}")
 
 
-def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
+def read_words(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
     """Return the words that come first, as many as there are names, and the flags after them.
 
     Raises:
@@ -93,7 +93,7 @@ def _read(words: list[str], names: Sequence[str], start: Any, prog: str) -> tupl
     return given, wanted
 
 
-def _at(words: Sequence[str]) -> dict[str, list[str]]:
+def read_at(words: Sequence[str]) -> dict[str, list[str]]:
     """Return field -> values of words such as channel.snr_db=0,10. Raises ConfigError for a word that is none."""
     found: dict[str, list[str]] = {}
     for word in words:

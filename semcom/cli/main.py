@@ -36,7 +36,9 @@ commands:
   train METHOD        train one method and print its result
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
-  figure FIGURE       draw a figure from the results of a sweep
+  figure FIGURE       draw a figure that has a name from the results of a sweep
+  plot FOLDER         draw a figure of a study: lines, curves, bars, a heatmap ...
+  table FOLDER        write the means of a study as Markdown, CSV or LaTeX
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
@@ -231,7 +233,7 @@ def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any])
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:
-            _draw(drawing.name, results=table, out=table.parent)
+            _draw(drawing.name, results=table.parent, out=table.parent)
 
 
 def split(words: list[str]) -> None:
@@ -351,9 +353,25 @@ def compare(words: list[str]) -> None:
     carry_out(words)
 
 
+def plot(words: list[str]) -> None:
+    """Carry out `semcom plot FOLDER`."""
+    from semcom.cli.plot import plot as carry_out
+
+    carry_out(words)
+
+
+def table(words: list[str]) -> None:
+    """Carry out `semcom table FOLDER`."""
+    from semcom.cli.plot import table as carry_out
+
+    carry_out(words)
+
+
 NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
+    "plot": ("experiments", "figures"),
+    "table": ("experiments",),
     "results": ("experiments",),
     "compare": ("experiments",),
 }
@@ -363,6 +381,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "sweep": sweep,
     "split": split,
     "figure": figure,
+    "plot": plot,
+    "table": table,
     "results": results,
     "compare": compare,
     "bench": bench,
