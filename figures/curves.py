@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from experiments.labels import metric_label, place_label
 from experiments.study import Study
 from experiments.table import means
 from figures.base import Kind, Plot, Styles
 from figures.points import described, of_view
-from figures.style import percent
+from figures.style import MANY, percent
 from semcom.config import ConfigError
 
 MARKS = 6
@@ -46,8 +47,10 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
         first = min(i * step // len(lines), len(line) - 1)
         name = place_label(str(plot.hue), hue)
         axes.plot(line["round"], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
-        axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
+        if len(lines) <= MANY:
+            axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
     axes.set_xlabel("Round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
 
@@ -55,7 +58,9 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the curves and bands are, and how they are smoothed."""
     smooth = f" Curves are averaged over the last {plot.window} evaluations." if plot.window > 1 else ""
-    return described(cells, plot, "bands") + smooth
+    many = cells[plot.hue].nunique() > MANY
+    left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
+    return described(cells, plot, "in the CSV file" if many else "bands") + smooth + left_out
 
 
 CURVES = Kind(

@@ -15,7 +15,7 @@ from figures.style import COLORS
 from semcom.config import ConfigError
 from semcom.runs.arrays import CONFUSION
 
-ROW, HIGHEST = 0.13, 4.0
+ROW, HIGHEST = 0.15, 4.0
 """Height of a client's row, and the largest height of a panel, in inches."""
 
 
@@ -35,10 +35,12 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     counts = [name for name in frame if re.fullmatch(r"(train|test)\.\d+", name)]
     panel = [plot.facet] if plot.facet else []
     whole = frame.dropna(subset=["train"]).drop_duplicates([*panel, "client", *counts])
-    if (twice := whole.duplicated([*panel, "client"])).any():
+    if whole.duplicated([*panel, "client"]).any():
         there = [name for name in ("seed", *study.axes) if whole[name].nunique() > 1 and name not in panel]
         one = f"--at {there[0]}={whole[there[0]].iloc[0]}"
-        raise ConfigError(f"{there[0]}: its values have other divisions; give one, such as {one}, or --facet {there[0]}")
+        raise ConfigError(
+            f"{there[0]}: its values have other divisions; give one, such as {one}, or --facet {there[0]}"
+        )
     long = whole.melt([*panel, "client"], counts, "of", "images").astype({"images": int})
     split = long["of"].str.extract(r"(?P<part>\w+)\.(?P<class>\d+)").astype({"class": int})
     table = pd.concat([long[[*panel, "client", "images"]], split], axis=1)

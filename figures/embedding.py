@@ -90,7 +90,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     )
     return (
         "Features of test images as the base station receives them, on the plane of t-SNE (scikit-learn, "
-        f"random_state 0; at most {MOST} images). The numbers are classes. Of the features themselves, not of the plane, mean "
+        f"random_state 0; at most {MOST} images). The numbers are classes. Of the features, not of the plane, mean "
         f"silhouette and share of the {K} nearest neighbours that are of the same class: {of_each}."
     )
 

@@ -129,7 +129,7 @@ def draw_confusion(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) 
 
 def confusion_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Return the height of a square panel in inches."""
-    return 0.45 + max(1.6, 0.19 * cells["true"].nunique())
+    return 0.45 + max(1.6, 0.17 * cells["true"].nunique())
 
 
 def confusion_caption(cells: pd.DataFrame, plot: Plot) -> str:
@@ -154,5 +154,6 @@ CONFUSION = Kind(
     caption=confusion_caption,
     facet="variant",
     height=confusion_height,
+    columns=3,
     finish=scale,
 )

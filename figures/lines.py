@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,13 +13,15 @@ from experiments.labels import field_label, metric_label, place_label
 from experiments.study import Study
 from figures.base import Kind, Plot, Styles
 from figures.points import described, over_seeds
-from figures.style import percent
+from figures.style import MANY, percent
 from semcom.config import ConfigError
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
 TICKS = 10
 """Values up to which each has its tick."""
+APART = 0.16
+"""Share of the smallest step along the abscissa over which points with intervals are spread sideways."""
 
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
@@ -40,12 +44,15 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a line with error bars for each hue; one that has a single point goes on at its level, thin."""
     x = str(plot.x)
     several = cells.groupby(plot.hue)[x].nunique().max() > 1
-    for hue, line in cells.groupby(plot.hue, sort=False):
-        style = styles[hue]
+    aside = _aside(cells, plot, len(styles))
+    for i, (hue, style) in enumerate(styles.items()):
+        line = cells[cells[plot.hue] == hue]
         if several and len(line) == 1:
             axes.axhline(line["mean"].iloc[0], color=style["color"], linewidth=0.5)
-        bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if line["low"].notna().any() else None
-        axes.errorbar(line[x], line["mean"], yerr=bars, label=place_label(str(plot.hue), hue), **style)
+        shown = len(styles) <= MANY and line["low"].notna().any()
+        bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
+        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, place_label(str(plot.hue), hue)
+        axes.errorbar(at, line["mean"], yerr=bars, label=label, elinewidth=0.7, capsize=1.5, **style)
     place(axes, cells[x])
     axes.set_xlabel(field_label(x))
     axes.set_ylabel(metric_label(plot.y))
@@ -53,10 +60,23 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     axes.margins(y=0.08)
 
 
+def _aside(cells: pd.DataFrame, plot: Plot, lines: int) -> float:
+    """Return how far points of neighbouring lines are moved apart, so that their intervals can be told apart."""
+    there = sorted(cells[plot.x].unique())
+    if lines > MANY or not cells["low"].notna().any() or len(there) < 2 or _is_wide(there):
+        return 0.0
+    return APART * min(b - a for a, b in pairwise(there)) / max(lines, 4)
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    """Return whether ascending values are so far apart that their axis is logarithmic."""
+    return values[0] > 0 and values[-1] / values[0] >= DECADES
+
+
 def place(axes: Axes, values: pd.Series) -> None:
     """Put ticks at the values of the abscissa, where these are few, on a logarithmic axis where they are far apart."""
     there = sorted(values.unique())
-    if there[0] > 0 and there[-1] / there[0] >= DECADES:
+    if _is_wide(there):
         axes.set_xscale("log", base=2)
     if len(there) <= TICKS:
         axes.set_xticks(there, minor=False)
@@ -66,7 +86,19 @@ def place(axes: Axes, values: pd.Series) -> None:
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines and their bars are."""
-    return described(cells, plot)
+    if not cells["low"].notna().any():
+        return described(cells, plot)
+    if cells[plot.hue].nunique() > MANY:
+        return f"{described(cells, plot, 'in the table')} Bars of so many lines would hide each other."
+    moved = (
+        " Points of one abscissa are moved sideways a little." if _aside(cells, plot, cells[plot.hue].nunique()) else ""
+    )
+    return described(cells, plot) + moved
+
+
+def height(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the height of a panel in inches, more for many lines."""
+    return 1.95 if cells[plot.hue].nunique() <= MANY else 2.6
 
 
 LINES = Kind(
@@ -76,4 +108,5 @@ LINES = Kind(
     caption=caption,
     takes=("x", "y", "hue", "broken"),
     hue="variant",
+    height=height,
 )

@@ -1,27 +1,27 @@
 """The figure around the drawings: panels, a broken ordinate, one legend for all, and the size of a page's columns.
 
-The rule of a broken ordinate (`gap`): the range of a line is all that it and its intervals cover. Where ranges overlap
-or touch they are one. If the widest gap between what is left is more than a third of the whole (`WIDE_GAP`), the gap is
-left out: the lines above and below it get a part of the ordinate each, with a scale of its own. The parts are as high
-as they have lines, but none is less than a third of the panel.
+The rule of a broken ordinate (`gap`): each line has a range, from the smallest to the largest of its means. Where the
+widest gap between these ranges is more than a third of all that they cover (`WIDE_GAP`), the lines above and below it
+get a part of the ordinate each, with a scale of its own and room for their intervals, unless the intervals reach across
+the gap and into each other. The parts are as high as they have lines, but none is less than a third of the panel.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from experiments.labels import place_label
 from figures.base import Kind, Plot, Styles
 from figures.kinds import KINDS
-from figures.style import WIDE, WIDTH, line_styles
+from figures.style import MANY, WIDE, WIDTH, line_styles
 
 WIDE_GAP = 1 / 3
 """Share of the whole range from which on a gap between lines is left out."""
@@ -29,8 +29,8 @@ LEAST = 1 / 3
 """Share of a panel's height that a part of a broken ordinate has at least."""
 MARGIN = 0.08
 """Room above and below the lines, as a share of their range."""
-ENTRY, CHARACTER = 0.145, 0.058
-"""Height of a line of the legend, and about the width of a character in it, in inches."""
+ENTRY, KEY, CHARACTER = 0.145, 0.45, 0.052
+"""Height of a line of the legend, and about the widths of a key and of a character in it, in inches."""
 Span = tuple[float, float]
 
 
@@ -86,39 +86,45 @@ def gap(cells: pd.DataFrame, plot: Plot) -> list[Span]:
 
     The rule stands above. With `broken` "yes" the widest gap is left out however narrow it is, with "no" none.
     """
-    ranges = _merged(_ranges(cells, plot))
-    if plot.broken == "no" or len(ranges) < 2:
+    lines = sorted(_ranges(cells, plot), key=lambda line: line.mean)
+    if plot.broken == "no" or len(lines) < 2:
         return []
-    widths = [upper[0] - lower[1] for lower, upper in pairwise(ranges)]
-    widest = int(np.argmax(widths))
-    bottom, top = ranges[0][0], ranges[-1][1]
-    if plot.broken == "auto" and widths[widest] <= WIDE_GAP * (top - bottom):
-        return []
-    return [(bottom, ranges[widest][1]), (ranges[widest + 1][0], top)]
+    tops = np.maximum.accumulate([line.mean[1] for line in lines])
+    gaps = [line.mean[0] - top for line, top in zip(lines[1:], tops, strict=False)]
+    first = int(np.argmax(gaps)) + 1
+    lower, upper = (_span([line.whole for line in part]) for part in (lines[:first], lines[first:]))
+    wide = gaps[first - 1] > (WIDE_GAP if plot.broken == "auto" else 0) * (tops[-1] - lines[0].mean[0])
+    return [lower, upper] if wide and lower[1] < upper[0] else []
 
 
-def _ranges(cells: pd.DataFrame, plot: Plot) -> list[Span]:
-    """Return what each line covers with its intervals, in all panels."""
-    ends = cells[["mean", "low", "high"]].agg(["min", "max"], axis=1)
-    by = cells[plot.hue] if plot.hue else pd.Series(0, cells.index)
-    found = ends.groupby(by, sort=False).agg({"min": "min", "max": "max"})
-    return list(found.itertuples(index=False, name=None))
+class _Line(NamedTuple):
+    """What a line covers in all panels: its means, and the intervals that are drawn with them."""
+
+    mean: Span
+    whole: Span
 
 
-def _merged(ranges: Sequence[Span]) -> list[Span]:
-    """Return ranges in ascending order, those that overlap or touch as one."""
-    found: list[Span] = []
-    for low, high in sorted(ranges):
-        if found and low <= found[-1][1]:
-            found[-1] = (found[-1][0], max(high, found[-1][1]))
-        else:
-            found.append((low, high))
-    return found
+def _ranges(cells: pd.DataFrame, plot: Plot) -> list[_Line]:
+    drawn = ["mean", "low", "high"] if cells[plot.hue].nunique() <= MANY else ["mean"]
+    return [
+        _Line((part["mean"].min(), part["mean"].max()), (part[drawn].min(axis=None), part[drawn].max(axis=None)))
+        for _, part in cells.groupby(plot.hue, sort=False)
+    ]
+
+
+def _span(ranges: Sequence[Span]) -> Span:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def note(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return the sentence of the caption on a broken ordinate; nothing where it is whole."""
+    broken = "broken" in KINDS[str(plot.kind)].takes and gap(cells, plot)
+    return " The ordinate is broken: its parts have scales of their own." if broken else ""
 
 
 def _heights(cells: pd.DataFrame, plot: Plot, spans: Sequence[Span]) -> list[float]:
     """Return the shares of the parts of an ordinate, the upper one first: as they have lines, none below `LEAST`."""
-    upper = np.mean([low >= spans[1][0] for low, _ in _ranges(cells, plot)])
+    upper = np.mean([line.mean[0] >= spans[1][0] for line in _ranges(cells, plot)])
     share = float(np.clip(upper, LEAST, 1 - LEAST))
     return [share, 1 - share]
 
@@ -137,7 +143,7 @@ def _panel(
     parts.append(figure.add_subplot(inner[1], sharex=parts[0]))
     for axes, (low, high) in zip(parts, reversed(spans), strict=True):
         kind.draw(axes, cells, plot, styles)
-        room = MARGIN * (high - low) or 0.01 * (spans[1][1] - spans[0][0])
+        room = MARGIN * (high - low) or 0.05 * (spans[1][1] - spans[0][0])
         axes.set_ylim(low - room, high + room)
     _break(*parts)
     return parts
@@ -169,7 +175,7 @@ def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, kind: 
             if i % columns and kind.shared:
                 each.tick_params(labelleft=False)
     if broken:
-        figure.supylabel(label, x=0.0)
+        figure.supylabel(label)
 
 
 def _legend_columns(styles: Styles, plot: Plot, width: float) -> int:
@@ -177,7 +183,7 @@ def _legend_columns(styles: Styles, plot: Plot, width: float) -> int:
     if plot.hue is None or set(styles) == {None}:
         return 0
     longest = max(len(place_label(plot.hue, hue)) for hue in styles)
-    return max(1, min(len(styles), int(width / (0.55 + CHARACTER * longest))))
+    return max(1, min(len(styles), int(width / (KEY + CHARACTER * longest))))
 
 
 def _legend(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int) -> None:
@@ -185,8 +191,9 @@ def _legend(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int) -> N
     found: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes[0].get_legend_handles_labels()
-        found |= {label: handle for label, handle in zip(labels, handles, strict=True) if label not in found}
+        bare = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
+        found |= {label: handle for label, handle in zip(labels, bare, strict=True) if label not in found}
     figure.legend(
         list(found.values()), list(found), loc="outside upper center", ncols=columns, frameon=False,
-        borderpad=0.1, columnspacing=1.0, handletextpad=0.5, labelspacing=0.25,
+        borderpad=0.1, columnspacing=1.0, handlelength=2.6, handletextpad=0.5, labelspacing=0.25,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
 
 from experiments.labels import field_label, metric_label, value_label
 from experiments.study import Study
@@ -33,16 +34,17 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a mark for each method, hollow where another one dominates it, and a step through those that none does."""
+    """Draw a mark for each method, and circles and a step through those that no other one dominates."""
     x = str(plot.x)
     front = cells[cells["efficient"]].sort_values(x)
     axes.step(front[x], front["mean"], where="post", color="0.6", linewidth=0.8, zorder=1)
     for row in cells.to_dict("records"):
         style = {**styles[row["variant"]], "linestyle": "none"}
-        style["markerfacecolor"] = style["color"] if row["efficient"] else "white"
         bars = None if pd.isna(row["low"]) else [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
         label = value_label("variant", row["variant"])
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
+    axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
+    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
     if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
         axes.set_xscale("log")
     axes.margins(0.08)
@@ -53,8 +55,8 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks and step are."""
-    filled = "Filled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
-    return f"{described(cells, plot)} The cost is that of the whole run, over all clients. {filled}"
+    circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
+    return f"{described(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
 
 
 PARETO = Kind(

@@ -81,7 +81,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     """Draw a request that is put to a study, and write its files."""
     from figures import page, style
     from figures.kinds import KINDS, named_empty, settled
-    from figures.panels import drawn
+    from figures.panels import drawn, note
 
     if "done" not in set(whole.runs["status"]) and "round" not in chosen.plot.fields:
         wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
@@ -89,7 +89,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
     kind = KINDS[str(request.kind)]
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
-    text = (chosen.caption or kind.caption)(numbers, request)
+    text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
     with style.ieee():
         figure = drawn(numbers, request)
         return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)

@@ -24,10 +24,14 @@ def ieee() -> Iterator[None]:
         yield
 
 
+MANY = 8
+"""Lines up to which intervals are drawn: those of more cannot be told apart."""
 WIDTH, WIDE = 3.5, 7.16
 """Inches of one column and of two."""
 COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
 """Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
+FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
+"""Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "d")
 HATCHES = ("", "/////", ".....", "xxxxx", "-----", "|||||")
@@ -52,8 +56,8 @@ def _line(i: int) -> dict[str, Any]:
 
 def bar_styles(count: int) -> list[dict[str, Any]]:
     """Return the first `count` looks of bars (color, hatch, edge), which differ in lightness and hatch: 24 of them."""
-    pairs = [(i % len(COLORS), (i // len(COLORS) + i) % len(HATCHES)) for i in range(count)]
-    return [{"color": COLORS[c], "hatch": HATCHES[h], "edgecolor": "white", "linewidth": 0.4} for c, h in pairs]
+    pairs = [(i % len(FILLS), (i // len(FILLS) + i) % len(HATCHES)) for i in range(count)]
+    return [{"facecolor": FILLS[c], "hatch": HATCHES[h], "edgecolor": "0.2", "linewidth": 0.4} for c, h in pairs]
 
 
 def to_bytes(figure: Figure, kind: str) -> bytes:
