@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from experiments.labels import field_label, metric_label, value_label
 from experiments.study import Study
@@ -45,6 +45,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
     axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
     axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
         axes.set_xscale("log")
     axes.margins(0.08)
