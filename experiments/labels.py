@@ -98,10 +98,15 @@ def place_label(field: str, value: Any) -> str:
     )
 
 
-def field_label(field: str) -> str:
-    """Return the name of a field with its unit, such as "SNR (dB)"."""
+def field_name(field: str) -> str:
+    """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
-    return _titled(name) + (f" ({unit.strip()})" if unit else "")
+    return name + (f" ({unit.strip()})" if unit else "")
+
+
+def field_label(field: str) -> str:
+    """Return the same with a capital, as it stands at an axis."""
+    return _titled(field_name(field))
 
 
 def metric_name(metric: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.labels import TEST, field_label, metric_name
+from experiments.labels import TEST, field_name, metric_name
 from experiments.sheet import intervals
 from experiments.study import Study
 from experiments.table import check_seeds_alone, means
@@ -59,6 +59,6 @@ def described(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
     name = metric_name(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
-    against = f" against {field_label(plot.x)}" if plot.x else ""
+    against = f" against {field_name(plot.x)}" if plot.x else ""
     view = f", view {plot.view}" if plot.view else ""
     return f"{start}{against}{view}, {intervals(cells, shown)}."
