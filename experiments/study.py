@@ -242,15 +242,13 @@ class Study:
         """
         part = self.where(at or {})
         means = part.mean(by, view=view, metric=metric)
-        ranks, methods = (
-            part.rank(view=view, metric=metric),
-            {run.variant: run.fields.get("method") for run in part.stored},
-        )
         columns = ["variant", *part.axes] if by is None else list(by)
-        ranks = ranks.assign(method=ranks["variant"].map(methods))
-        if metric in ranking.UNRANKED or not set(columns) <= set(ranks):
+        ranked = {"variant", "method", *part.axes}
+        if metric in ranking.UNRANKED or means.empty or not set(columns) <= ranked:
             return means.assign(mark="")
-        return ranking.marked(means, ranks, columns)
+        methods = {run.variant: run.fields.get("method") for run in part.stored}
+        ranks = part.rank(view=view, metric=metric)
+        return ranking.marked(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 

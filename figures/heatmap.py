@@ -66,7 +66,9 @@ def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     images = [each.images[0] for each in axes]
     for image in images:
         image.set_clim(float(cells["mean"].min()), float(cells["mean"].max()))
-    bar = figure.colorbar(images[0], ax=axes, label=_scale_label(plot), pad=0.02, aspect=0.8 * figure.get_figheight() / BAR)
+    bar = figure.colorbar(
+        images[0], ax=axes, label=_scale_label(plot), pad=0.02, aspect=0.8 * figure.get_figheight() / BAR
+    )
     if is_share(plot.y) or plot.kind == "confusion":
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     for each in axes:

@@ -83,10 +83,10 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     from figures.kinds import KINDS, named_empty, settled
     from figures.panels import drawn, note
 
-    if "done" not in set(whole.runs["status"]) and "round" not in chosen.plot.fields:
+    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
+    if "done" not in set(part.runs["status"]) and request.kind != "curves":
         wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
-    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
     kind = KINDS[str(request.kind)]
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
     text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
