@@ -8,8 +8,8 @@ from semcom.config import ConfigError
 from semcom.runs.accuracy import LAST
 
 
-def smooth(rounds: pd.DataFrame, window: int = LAST) -> pd.DataFrame:
-    """Return the evaluated rounds with `accuracy` averaged over the last `window` evaluations of the run and view.
+def smooth(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
+    """Return the evaluated rounds with a number averaged over the last `window` evaluations of the run and view.
 
     The first evaluations have fewer before them, and are averaged over those. With the default window the last round
     shows the headline accuracy, which is the mean over as many evaluations (docs/metrics.md).
@@ -17,15 +17,19 @@ def smooth(rounds: pd.DataFrame, window: int = LAST) -> pd.DataFrame:
     Args:
         rounds: `Study.rounds`.
         window: number of evaluations, at least 1.
+        metric: column that is averaged.
 
     Raises:
-        ConfigError: the window is no such number.
+        ConfigError: the window is no such number, or the rounds have no such number.
     """
     if window < 1:
         raise ConfigError(f"window: {window} is no number of evaluations; give 1 or more")
+    found = [name for name in rounds.select_dtypes("number") if name not in ("seed", "round")]
+    if len(rounds) and metric not in found:
+        raise ConfigError(f"metric: rounds have no {metric!r}; they have {', '.join(found)}")
     evaluated = rounds[rounds["view"].notna()]
-    curves = evaluated.groupby(["hash", "view"], sort=False)["accuracy"]
-    return evaluated.assign(accuracy=curves.transform(lambda curve: curve.rolling(window, min_periods=1).mean()))
+    curves = evaluated.groupby(["hash", "view"], sort=False)[metric]
+    return evaluated.assign(**{metric: curves.transform(lambda curve: curve.rolling(window, min_periods=1).mean())})
 
 
 def first_round(rounds: pd.DataFrame, target: float) -> float:

@@ -13,6 +13,8 @@ from experiments.pairs import Cells, compare, value_of
 from experiments.statistics import Interval, t_interval
 
 MARKS = ("best", "second")
+UNRANKED = ("accuracy_std", "best_round")
+"""Numbers of a view of which more is not better: nothing is marked in their tables."""
 
 
 def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
@@ -51,6 +53,26 @@ def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd
             row = {"place": place + 1, "variant": variant, **of_mean, **_ahead(difference)}
             rows.append({**dict(zip(axes, point, strict=True)), **row, "mark": MARKS[place] if claimed else ""})
     return pd.DataFrame(rows)
+
+
+def marked(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return means with the column `mark`: best or second where the ranks have it, and nothing elsewhere.
+
+    This is the one place that says which cells of a table are marked.
+
+    Args:
+        means: of `Study.mean`.
+        ranks: of `rank`, of the same runs, metric and view, with a column for each of `by`.
+        by: the columns that tell the means apart.
+    """
+    marks = dict(zip(_places(ranks, by), ranks["mark"], strict=True))
+    return means.assign(mark=[marks.get(place, "") for place in _places(means, by)])
+
+
+def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the values of some columns as texts, row by row: an empty one may be None here and NaN there."""
+    columns = [frame[name].map(lambda value: "None" if pd.isna(value) else str(value)) for name in by]
+    return list(zip(*columns, strict=True))
 
 
 def _order(variants: Any, view: str | None, metric: str) -> dict[str, tuple[Interval, int]]:

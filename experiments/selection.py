@@ -64,7 +64,7 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
         ConfigError: there is no such field, or no run with such a value.
     """
     for name, wanted in at.items():
-        field = re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+        field = spelled(name)
         several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
         values, held = [_plain(value) for value in several], [_plain(_field(run, field)) for run in found]
         if all(_field(run, field) is None for run in found):
@@ -74,6 +74,11 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
             raise ConfigError(f"at: no run has {name} {several[values.index(missing[0])]}; there are {there}")
         found = [run for run, value in zip(found, held, strict=True) if value in values]
     return list(found)
+
+
+def spelled(name: str) -> str:
+    """Return the dotted name of a field from its flag: `method.lam` -> `hyper.lam`."""
+    return re.sub(r"^method\.", "hyper.", name).replace("-", "_")
 
 
 def _field(run: Stored, name: str) -> Any:

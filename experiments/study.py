@@ -18,7 +18,7 @@ from experiments.archive import unpacked
 from experiments.comparison import Comparison, Comparisons
 from experiments.frames import TABLES
 from experiments.results import table
-from experiments.selection import axes, keys, ordered, where
+from experiments.selection import axes, keys, ordered, spelled, where
 from experiments.stored import Stored, stored_runs
 from experiments.table import means
 from semcom.config import ConfigError
@@ -128,6 +128,29 @@ class Study:
         """
         return Study(where(self.stored, at, self.axes), self.axes, self._place)
 
+    def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of fields as columns have them, such as hyper.lam for method.lam.
+
+        Args:
+            asked: what they are asked for as, for errors.
+            names: method, variant, seed, or any field of a configuration, be it an axis or not.
+
+        Raises:
+            ConfigError: there is no such field.
+        """
+        fields = tuple(map(spelled, names))
+        known = {"method", "variant", "seed"}.union(*(run.fields for run in self.stored))
+        for name in fields:
+            if name not in known:
+                there = ", ".join(("method", "variant", "seed", *self.axes))
+                raise ConfigError(f"{asked}: {name!r} is no field of the study; give one, such as {there}")
+        return fields
+
+    def along(self, fields: Sequence[str]) -> Study:
+        """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
+        known = ("hash", "method", "variant", "seed", *self.axes)
+        return Study(self.stored, (*self.axes, *dict.fromkeys(name for name in fields if name not in known)))
+
     # -- statistics --------------------------------------------------------------------------------------------------
 
     def compare(
@@ -210,6 +233,28 @@ class Study:
         part = self.where(at or {})
         return ranking.rank(part._cells(), part.axes, view, metric)
 
+    def marked(
+        self,
+        by: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> pd.DataFrame:
+        """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
+
+        Args and errors are those of `mean`. Nothing is marked of numbers of which more is not better.
+        """
+        part = self.where(at or {})
+        means = part.mean(by, view=view, metric=metric)
+        columns = ["variant", *part.axes] if by is None else list(by)
+        ranked = {"variant", "method", *part.axes}
+        if metric in ranking.UNRANKED or means.empty or not set(columns) <= ranked:
+            return means.assign(mark="")
+        methods = {run.variant: run.fields.get("method") for run in part.stored}
+        ranks = part.rank(view=view, metric=metric)
+        return ranking.marked(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
+
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
     def pareto(
@@ -263,9 +308,9 @@ class Study:
         length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
         return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
 
-    def smooth(self, window: int = LAST) -> pd.DataFrame:
-        """Return `rounds` where evaluated, with accuracies averaged over `window` evaluations: `curves.smooth`."""
-        return curves.smooth(self.rounds, window)
+    def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
+        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
+        return curves.smooth(self.rounds, window, metric)
 
     def _known(self, names: Sequence[str]) -> list[str]:
         for name in names:

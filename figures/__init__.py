@@ -1,5 +1,6 @@
 """Figures and tables, rendered from the stored results of sweeps."""
 
-from figures.render import render
+from figures.base import Plot
+from figures.render import plot, render
 
-__all__ = ["render"]
+__all__ = ["Plot", "plot", "render"]

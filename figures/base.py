@@ -1,34 +1,108 @@
-"""A figure: numbers, taken from a sweep's table or measured on the spot, a way to draw them, and a caption."""
+"""What a figure is: a request for a drawing of a study, a drawing with a name, or one that measures its own numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from experiments.study import Study
+
+Style = dict[str, Any]
+Styles = Mapping[Any, Style]
+"""Value of the hue -> how matplotlib draws it."""
+Broken = Literal["auto", "yes", "no"]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure of a study, as `semcom plot` is asked for it; docs/studies.md explains the fields."""
+
+    kind: str | None = None
+    """Name of a drawing, one of `figures.kinds.KINDS` (None: it follows from `x`)."""
+    x: str | None = None
+    """Field along the abscissa."""
+    y: str = "accuracy"
+    """Number that is shown."""
+    hue: str | None = None
+    """Field that tells lines or marks apart."""
+    facet: str | None = None
+    """Field with a panel for each of its values."""
+    at: Mapping[str, Any] = field(default_factory=dict)
+    """Field -> value, see `Study.where`."""
+    view: str | None = None
+    """Name of a view (None: the headline of each run)."""
+    window: int = 1
+    """Evaluations over which learning curves are averaged."""
+    broken: Broken = "auto"
+    """Whether the ordinate is broken where a wide gap separates lines."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What tells the numbers apart: hue, facet and abscissa, where there are such, each once."""
+        return tuple(dict.fromkeys(name for name in (self.hue, self.facet, self.x) if name is not None))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to draw numbers of a study. What it takes from a request is in `takes`; the rest has its own defaults."""
+
+    title: str
+    """One line: what it shows."""
+    numbers: Callable[[Study, Plot], pd.DataFrame]
+    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else."""
+    draw: Callable[[Axes, pd.DataFrame, Plot, Styles], None]
+    """Function that draws the numbers of one panel."""
+    caption: Callable[[pd.DataFrame, Plot], str]
+    """Function from the numbers to a text on them: what is plotted, what bars and bands mean."""
+    takes: tuple[str, ...] = ()
+    """Fields of a request, of x, y, hue, window and broken, that it takes."""
+    x: str | None = None
+    """The abscissa where none is asked for."""
+    hue: str | None = None
+    """The hue where none is asked for."""
+    facet: str | None = None
+    """The panels where none are asked for."""
+    height: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 1.95
+    """Function from the numbers to the height of a panel in inches."""
+    styles: Callable[[int], list[Style]] | None = None
+    """Function from the number of hues to their looks (None: lines)."""
+    columns: int = 2
+    """Panels beside each other, at most."""
+    wide: bool = False
+    """Whether one panel alone takes two columns of a page."""
+    shared: bool = True
+    """Whether the panels have the same axes."""
+    finish: Callable[[Figure, pd.DataFrame, Plot], None] = lambda figure, cells, plot: None
+    """Function that adds what belongs to the figure as a whole, such as the bar of a colour scale."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of a sweep's results."""
+    """A figure with a name: a request that is put to the results of one experiment."""
 
     name: str
     """Its name on the command line, and that of its files."""
     experiment: str
     """The experiment whose results it shows."""
-    axis: str
-    """The varied field that it shows; runs that differ in any other are no seeds of one point."""
-    numbers: Callable[[pd.DataFrame], pd.DataFrame]
-    """Function from the table of a sweep to the plotted numbers: what is drawn and what the CSV holds, nothing else."""
-    draw: Callable[[Axes, pd.DataFrame], None]
-    """Function that draws the numbers."""
-    caption: Callable[[pd.DataFrame], str]
-    """Function from the numbers to a text on them: what is plotted, what error bars mean."""
-    numeric: bool = False
-    """True where the values of the axis have to be finite numbers, since they have a place on an abscissa."""
+    plot: Plot
+    """The request."""
+    numbers: Callable[[Study, Plot], pd.DataFrame] | None = None
+    """Function to the plotted numbers (None: those of the request's kind)."""
+    caption: Callable[[pd.DataFrame, Plot], str] | None = None
+    """Function to the text on them (None: that of the request's kind)."""
+    shows: tuple[str, ...] = ()
+    """Varied fields that it has a place for (none: those of the request)."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The varied fields that it has a place for."""
+        return self.shows or tuple(name for name in self.plot.fields if name not in ("method", "variant"))
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.axes import Axes
 
-from experiments.table import aggregate
-from figures.base import Drawing
-from figures.style import line_styles
+from experiments.study import Study
+from experiments.table import means
+from figures.base import Drawing, Plot
+from figures.points import described
 
 FEATURES = {"ideal": "No channel", "awgn": "Features, analog", "digital": "Features, digital"}
 """Link -> name of its line."""
@@ -23,17 +23,20 @@ MEASURES = ("lost", "payload", "headers")
 """Further columns of the image chains."""
 
 
-def numbers(frame: pd.DataFrame) -> pd.DataFrame:
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     """Return a row per scheme and number of channel uses, at the SNR of training.
 
-    Columns: scheme, snr_db, uses, accuracy (fraction of 1, mean over seeds), std_over_seeds, seeds, and of images lost
-    (fraction of 1), payload and headers (mean bytes of those that fitted).
+    Columns: scheme, snr_db, uses, mean (accuracy, a fraction of 1, over seeds) with low, high, n and interval, and of
+    images lost (fraction of 1), payload and headers (mean bytes of those that fitted).
     """
+    frame = study.runs[study.runs["status"] == "done"]
     trained = float(frame[frame[KIND] != "ideal"][SNR].iloc[0])
     schemes = frame[KIND].map(lambda kind: FEATURES.get(kind, kind))
-    runs = frame.assign(scheme=schemes, uses=frame["model.features"] // 2)
-    runs[SNR] = runs[SNR].where(runs[KIND] != "ideal", trained)  # it has none: its images meet that of the others
-    return pd.concat([_cells(runs), *_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
+    runs = frame.assign(scheme=schemes, uses=frame["model.features"].astype(int) // 2)
+    runs[SNR] = runs[SNR].astype(float).where(runs[KIND] != "ideal", trained)  # its images meet that of the others
+    order = [name for name in (*FEATURES.values(), *runs["scheme"]) if name in set(runs["scheme"])]
+    features = pd.concat([_cells(runs[runs["scheme"] == name]) for name in dict.fromkeys(order)])
+    return pd.concat([features, *_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
 
 
 def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
@@ -43,54 +46,35 @@ def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
         _, chain, snr, uses, _ = column.split(".")
         if float(snr) == float(sent[SNR].iloc[0]):
             point = sent.assign(scheme=CHAINS[chain], uses=int(uses), accuracy=sent[column])
-            means = {name: float(sent[f"images.{chain}.{snr}.{uses}.{name}"].mean()) for name in MEASURES}
-            found.append((list(CHAINS).index(chain), int(uses), _cells(point).assign(**means)))
+            of_images = {name: float(sent[f"images.{chain}.{snr}.{uses}.{name}"].mean()) for name in MEASURES}
+            found.append((list(CHAINS).index(chain), int(uses), _cells(point).assign(**of_images)))
     return [cells for _, _, cells in sorted(found, key=lambda entry: entry[:2])]
 
 
 def _cells(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the points of schemes over their seeds; those that no run finished are missing."""
-    cells = aggregate(runs, "uses", lines="scheme")
-    cells = cells[cells["seeds"] > 0].astype({"accuracy": float, "uses": int})
-    snr_db = runs.drop_duplicates("scheme").set_index("scheme")[SNR].astype(float)
-    cells.insert(1, "snr_db", cells["scheme"].map(snr_db))
-    return cells.drop(columns=["std_over_clients", "failed"])
+    """Return the points of one scheme over their seeds."""
+    cells = means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
+    cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
+    return cells
 
 
-def draw(axes: Axes, cells: pd.DataFrame) -> None:
-    """Draw a line per image chain, a point with a thin line at its level for features, the level without a channel."""
-    schemes = list(cells["scheme"].unique())
-    for scheme, style in zip(schemes, line_styles(len(schemes)), strict=True):
-        line = cells[cells["scheme"] == scheme]
-        spread = line["std_over_seeds"] if (line["seeds"] > 1).any() else None
-        if scheme == FEATURES["ideal"]:
-            axes.axhline(line["accuracy"].iloc[0], color="0.6", linestyle=":", label=scheme)
-            continue
-        if len(line) == 1:
-            axes.axhline(line["accuracy"].iloc[0], color=style["color"], linewidth=0.4)
-        axes.errorbar(line["uses"], line["accuracy"], yerr=spread, label=scheme, **style)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda uses, _: f"{uses:g}")
-    axes.set_xticks(sorted(cells["uses"].unique()))
-    axes.set_xlabel("Channel uses per image")
-    axes.set_ylabel("Accuracy (%)")
-    axes.yaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")
-    axes.margins(y=0.08)
-    axes.legend()
-
-
-def caption(cells: pd.DataFrame) -> str:
-    """Return a text that tells what the points and lines are."""
-    seeds = int(cells["seeds"].max())
-    bars = f"Error bars: standard deviation over {seeds} seeds." if seeds > 1 else "One seed, so no error bars."
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the points and lines are."""
     snr_db, uses = cells[["snr_db", "uses"]].iloc[0]
     return (
-        f"Test accuracy, mean over clients, against the complex channel uses of an image over AWGN at {snr_db:g} dB. "
+        f"{described(cells, plot)} The link is AWGN at {snr_db:g} dB. "
         "Images are compressed to what the uses carry with 5G's LDPC codes and QAM, and classified by the network that "
-        "was trained without a channel (dotted); a lost one counts as its client's most frequent class. Headers that "
-        f"are not sent are known to the receiver. Features take {uses:g} uses; thin lines go on at their level. {bars}"
+        "was trained without a channel; a lost one counts as its client's most frequent class. Headers that "
+        f"are not sent are known to the receiver. Features take {uses:g} uses; thin lines go on at their level."
     )
 
 
-WIRELESS_BASELINES = Drawing("wireless-baselines", "wireless-baselines", KIND, numbers, draw, caption)
+WIRELESS_BASELINES = Drawing(
+    name="wireless-baselines",
+    experiment="wireless-baselines",
+    plot=Plot(kind="lines", x="uses", hue="scheme"),
+    numbers=numbers,
+    caption=caption,
+    shows=(KIND,),
+)
 """The figure of the experiment of the same name."""

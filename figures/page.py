@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from experiments.names import NAMED
 from experiments.registry import experiment
-from experiments.table import aggregate, markdown, markdown_table
-from figures.base import Drawing, Measured
+from experiments.sheet import Sheet
+from experiments.study import Study
+from experiments.table import markdown
+from figures.base import Drawing, Measured, Plot
+from figures.kinds import KINDS
 from semcom.methods.registry import METHODS
 from semcom.runs.folder import commit, versions
 
@@ -26,26 +31,44 @@ SETTING = {
     "train.lr": "rate",
 }
 """Columns of the setting -> their names on the page."""
+UNREAD = ("curves", "confusion", "divisions", "embedding")
+"""Kinds whose numbers are too many for a table on the page."""
 SHOTS = ("partition.ways", "partition.shots")
 """Those of them that belong to the partition `shots` alone."""
 
 
-def page(chosen: Drawing, frame: pd.DataFrame, numbers: pd.DataFrame) -> str:
-    """Return the page of a sweep's figure as Markdown.
+def page(
+    chosen: Drawing, study: Study, plot: Plot, numbers: pd.DataFrame, caption: str, record: Mapping[str, Any]
+) -> str:
+    """Return the page of a study's figure as Markdown.
 
     Args:
         chosen: the figure.
-        frame: the table of the sweep.
+        study: the part of the study that is shown.
+        plot: the request, settled.
         numbers: the plotted numbers.
+        caption: what they are.
+        record: of sweep.json, where the study is a sweep: experiment, scale and command; and the command that draws.
     """
-    source = experiment(chosen.experiment)
-    cells = aggregate(frame, source.axis)
+    source = experiment(chosen.experiment) if chosen.experiment else None
+    frame = study.runs
     failed = int((frame["status"] == "failed").sum())
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
-    table = markdown_table(cells, source.axis)
-    command = frame["command"].iloc[0]  # it draws the figure, too
-    facts = _facts(chosen, frame, source.paper)
-    return _page(chosen.name, source.title, f"{chosen.caption(numbers)}{missing}", table, facts, command)
+    paper = {"Paper item": source.paper} if source else {}
+    scale = {"Scale": str(record["scale"])} if "scale" in record else {}
+    facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv (accuracy as a fraction of 1)"}
+    commands = [record[name] for name in ("command", "plot") if name in record]
+    title = source.title if source else KINDS[str(plot.kind)].title
+    return _page(chosen.name, title, f"{caption}{missing}", _table(numbers, plot), list(facts.items()), commands)
+
+
+def _table(numbers: pd.DataFrame, plot: Plot) -> str:
+    """Return the plotted means as a table, methods down; nothing for what makes none that can be read."""
+    if plot.kind in UNREAD:
+        return ""
+    down = tuple(name for name in (plot.hue, plot.facet, plot.x) if name in NAMED) or plot.fields[:1]
+    across = tuple(name for name in plot.fields if name not in down)
+    return Sheet(numbers, down, across, plot.y).markdown().rstrip()
 
 
 def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
@@ -57,11 +80,13 @@ def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
     table = markdown(chosen.table(numbers))
-    return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, f"semcom figure {chosen.name}")
+    return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"])
 
 
-def _page(name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], command: str) -> str:
-    """Return a page of heading, picture, caption, table, facts and command."""
+def _page(
+    name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], commands: Sequence[str]
+) -> str:
+    """Return a page of heading, picture, caption, table, facts and commands."""
     lines = [
         f"# {name}: {title}",
         "",
@@ -69,32 +94,28 @@ def _page(name: str, title: str, caption: str, table: str, facts: Sequence[tuple
         "",
         caption,
         "",
-        table,
-        "",
+        *([table, ""] if table else []),
         *(f"* {fact}: {text}" for fact, text in facts),
         "",
         "```sh",
-        command,
+        *commands,
         "```",
         "",
     ]
     return "\n".join(lines)
 
 
-def _facts(chosen: Drawing, frame: pd.DataFrame, paper: str) -> list[tuple[str, str]]:
-    """Return where the figure comes from: paper item, scale, setting, seeds, versions, commit."""
+def _facts(frame: pd.DataFrame) -> dict[str, str]:
+    """Return what the runs have in common: setting, seeds, versions, commit."""
     shots = (frame["partition.kind"] == "shots").all()
     columns = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
     versions = [f"{c.removeprefix('versions.')} {_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
-    return [
-        ("Paper item", paper),
-        ("Scale", str(frame["scale"].iloc[0])),
-        ("Setting", ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items())),
-        ("Seeds", _distinct(frame["seed"])),
-        ("Versions", ", ".join(versions) or "not stored"),
-        ("Commit", _distinct(frame["commit"]) if "commit" in frame else "not stored"),
-        ("Plotted numbers", f"{chosen.name}.csv (accuracy as a fraction of 1)"),
-    ]
+    return {
+        "Setting": ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items()),
+        "Seeds": _distinct(frame["seed"]),
+        "Versions": ", ".join(versions) or "not stored",
+        "Commit": _distinct(frame["commit"]) if "commit" in frame else "not stored",
+    }
 
 
 def _used(frame: pd.DataFrame, column: str) -> pd.Series:

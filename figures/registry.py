@@ -15,9 +15,9 @@ LOG = logging.getLogger(__name__)
 FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
-        "arms-small": "figures.methods:ARMS_SMALL",
-        "demo": "figures.accuracy_snr:DEMO",
-        "letter-fig2b": "figures.accuracy_snr:LETTER_FIG2B",
+        "arms-small": "figures.named:ARMS_SMALL",
+        "demo": "figures.named:DEMO",
+        "letter-fig2b": "figures.named:LETTER_FIG2B",
         "wireless-baselines": "figures.baselines:WIRELESS_BASELINES",
         "channel-ber": "figures.channel_ber:CHANNEL_BER",
         "channel-snr": "figures.channel_snr:CHANNEL_SNR",
@@ -74,14 +74,15 @@ def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
     if isinstance(chosen, Measured) or chosen.experiment != source.name:
         shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
         raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")
-    if chosen.axis != source.axis:
+    shown = ", ".join(chosen.places) or "no field that varies"
+    if source.axis not in chosen.places:
         wanted = f"experiment {source.name} varies {source.axis}"
-        raise ConfigError(f"figure: {name} shows {chosen.axis}, and {wanted}; take a figure of that field")
-    if others := source.rows(scale):
+        raise ConfigError(f"figure: {name} shows {shown}, and {wanted}; take a figure of that field")
+    if others := [field for field in source.rows(scale) if field not in chosen.places]:
         wanted = f"experiment {source.name} varies {others[0]} too"
-        raise ConfigError(f"figure: {name} shows {chosen.axis} alone, and {wanted}; take a figure of both, or none")
-    unplaced = [value for value in source.values(scale, source.axis) if chosen.numeric and not _is_number(value)]
-    if unplaced:
+        raise ConfigError(f"figure: {name} shows {shown} alone, and {wanted}; take a figure of both, or none")
+    placed = source.values(scale, source.axis) if chosen.plot.kind == "lines" and chosen.plot.x == source.axis else []
+    if unplaced := [value for value in placed if not _is_number(value)]:
         raise ConfigError(f"figure: {name} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")
     return chosen
 

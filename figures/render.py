@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.registry import EXPERIMENTS, experiment
-from figures.base import AnyFigure, Drawing, Measured
+from experiments.study import Study, study
+from figures.base import Drawing, Measured, Plot
 from figures.registry import drawing
 from semcom.config import ConfigError
-from semcom.files import TABLE, refuse_file, write_atomically
+from semcom.files import SWEEP, TABLE, refuse_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 RENDERED = Path("figures") / "rendered"
 
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
-    """Draw a figure; nothing is trained.
+    """Draw a figure that has a name; nothing is trained.
 
     Args:
         name: a figure of `figures.registry`.
-        results: folder of a sweep, or its results.parquet (None: results/<experiment>-<scale> with the largest scale
-            that is there, or the last one declared of scales with names of their own). A figure that measures its own
-            numbers takes none.
+        results: folder of a sweep (None: results/<experiment>-<scale> with the largest scale that is there, or the last
+            one declared of scales with names of their own). A figure that measures its own numbers takes none.
         out: folder of the files (None: figures/rendered/<scale>, or figures/rendered for one that measures itself).
 
     Returns:
@@ -38,22 +41,78 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     from figures import page
 
     chosen = drawing(name)
-    out = None if out is None else Path(out).expanduser()
-    if out is not None:
-        refuse_file(out)
+    out = _folder(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
-        return _write(chosen, numbers, page.measured(chosen, numbers), out or RENDERED)
-    frame = _read(chosen, Path(results) if results is not None else _largest_scale(chosen.experiment))
-    numbers = chosen.numbers(frame)
-    if numbers.empty:
-        raise ConfigError(
-            f"results: no run of {chosen.experiment} finished; repeat it with: {frame['command'].iloc[0]}"
-        )
-    folder = out or RENDERED / str(frame["scale"].iloc[0])
-    return _write(chosen, numbers, page.page(chosen, frame, numbers), folder)
+        return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or RENDERED)
+    folder = Path(results) if results is not None else _largest_scale(chosen.experiment)
+    record = _record(chosen, folder)
+    return _draw(study(folder), chosen, record, out or RENDERED / str(record["scale"]))
+
+
+def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path | str | None = None) -> list[Path]:
+    """Draw a figure of any study.
+
+    Args:
+        folder: of a sweep, of a run, or one that holds folders of runs, see `experiments.study.study`.
+        wanted: what is drawn.
+        name: of the files (None: that of the kind).
+        out: folder of the files (None: that of the study).
+
+    Returns:
+        As `render`.
+
+    Raises:
+        ConfigError: as `semcom.study` and `Study.mean`, or the request is wrong.
+    """
+    from figures.kinds import settled
+
+    where, out = Path(folder).expanduser(), _folder(out)
+    whole = study(where)
+    chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
+    record = json.loads((where / SWEEP).read_text(encoding="utf-8")) if (where / SWEEP).is_file() else {}
+    shown = str(folder) if name is None else f"{folder} --name {name}"
+    return _draw(whole, chosen, {**record, "plot": _spelled(shown, wanted)}, out or where)
+
+
+def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Draw a request that is put to a study, and write its files."""
+    from figures import page, style
+    from figures.kinds import KINDS, named_empty, settled
+    from figures.panels import drawn, note
+
+    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
+    if "done" not in set(part.runs["status"]) and request.kind != "curves":
+        wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
+        raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
+    kind = KINDS[str(request.kind)]
+    numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
+    text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
+    with style.ieee():
+        figure = drawn(numbers, request)
+        return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)
+
+
+def _folder(out: Path | str | None) -> Path | None:
+    """Return the folder of the files. Raises ConfigError for a file."""
+    if out is None:
+        return None
+    refuse_file(Path(out).expanduser())
+    return Path(out).expanduser()
+
+
+def _spelled(folder: str, wanted: Plot) -> str:
+    """Return the command that draws a request."""
+    usual, words = vars(Plot()), ["semcom", "plot", *folder.split(" ")]
+    for name, value in vars(wanted).items():
+        if name == "at" and value:
+            several = {n: v if isinstance(v, (list, tuple)) else [v] for n, v in value.items()}
+            words += ["--at", *(f"{n}={','.join(map(str, v))}" for n, v in several.items())]
+        elif value != usual[name]:
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)
 
 
 def _largest_scale(name: str) -> Path:
@@ -72,22 +131,20 @@ def _sweep_command(name: str) -> str:
     return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
 
 
-def _read(chosen: Drawing, path: Path) -> pd.DataFrame:
-    """Return the table at `path`, which must be that of the figure's experiment."""
-    from experiments.results import read_table
-
-    if not path.exists() or (path.is_dir() and not (path / TABLE).is_file()):
-        command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(path))}"
-        raise ConfigError(f"results: {path} has no {TABLE}; run first: {command}")
-    frame = read_table(path)
-    found = ", ".join(frame["experiment"].unique())
-    if found != chosen.experiment:
-        raise ConfigError(f"results: {path} is of {found or 'no run'}; {chosen.name} shows {chosen.experiment}")
-    return frame
+def _record(chosen: Drawing, folder: Path) -> dict[str, Any]:
+    """Return sweep.json of a folder, which must be of the figure's experiment."""
+    path = folder / SWEEP
+    if not path.is_file():
+        command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(folder))}"
+        raise ConfigError(f"results: {folder} has no {SWEEP}; run first: {command}")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record["experiment"] != chosen.experiment:
+        raise ConfigError(f"results: {folder} is of {record['experiment']}; {chosen.name} shows {chosen.experiment}")
+    return record
 
 
-def _write(chosen: AnyFigure, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
-    """Draw the numbers and write the four files, the page's text among them, each all or nothing."""
+def _measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:
+    """Return the figure of numbers that it measured."""
     from matplotlib.figure import Figure
 
     from figures import style
@@ -95,7 +152,15 @@ def _write(chosen: AnyFigure, numbers: pd.DataFrame, text: str, folder: Path) ->
     with style.ieee():
         figure = Figure()
         chosen.draw(figure.add_subplot(), numbers)
+    return figure
+
+
+def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
+    """Write the four files, the page's text among them, each all or nothing."""
+    from figures import style
+
+    with style.ieee():
         contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
     contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
     contents["md"] = text.encode()
-    return [write_atomically(folder / f"{chosen.name}.{kind}", data) for kind, data in contents.items()]
+    return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

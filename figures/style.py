@@ -10,34 +10,10 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.style
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-LABELS = {
-    "local": "Local",
-    "fedavg": "FedAvg",
-    "fedavg_ft": "FedAvg + FT",
-    "fedprox": "FedProx",
-    "fedprox_ft": "FedProx + FT",
-    "moon": "MOON",
-    "pfedme": "pFedMe",
-    "ditto": "Ditto",
-    "perfedavg": "Per-FedAvg",
-    "fedrep": "FedRep",
-    "fedper": "FedPer",
-    "lg_fedavg": "LG-FedAvg",
-    "fedbabu": "FedBABU",
-    "fedamp": "FedAMP",
-    "fedala": "FedALA",
-    "fedproto": "FedProto",
-    "fedpac": "FedPAC",
-    "fedgh": "FedGH",
-    "fedcrc": "FedCRC",
-    "fedcrl": "FedCRL",
-    "fedcosr": "FedCoSR",
-    "repper": "RepPer",
-    "fedcl": "FedCL",
-}
-"""Method -> its name in the papers; any other is shown by its own name."""
+from experiments.names import is_share
 
 
 @contextmanager
@@ -48,14 +24,40 @@ def ieee() -> Iterator[None]:
         yield
 
 
-def line_styles(count: int) -> list[dict[str, Any]]:
-    """Return the first `count` line styles (color, linestyle, marker), repeated when there are more lines than styles.
+MANY = 8
+"""Lines up to which intervals are drawn: those of more cannot be told apart."""
+WIDTH, WIDE = 3.5, 7.16
+"""Inches of one column and of two."""
+COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
+"""Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
+FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
+"""Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "d")
+HATCHES = ("", "/////", ".....", "xxxxx", "-----", "|||||")
+DIFFERENT = 24
+"""Lines that differ in grey: in the marker with its filling, and in the pair of dashes and lightness."""
 
-    Markers of every second line are hollow.
+
+def line_styles(count: int) -> list[dict[str, Any]]:
+    """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
+
+    Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
     """
-    cycle = list(mpl.rcParams["axes.prop_cycle"])
-    styles = [dict(cycle[i % len(cycle)]) for i in range(count)]
-    return [style | ({"markerfacecolor": "white"} if i % 2 else {}) for i, style in enumerate(styles)]
+    return [_line(i % DIFFERENT) for i in range(count)]
+
+
+def _line(i: int) -> dict[str, Any]:
+    block, color = divmod(i, len(COLORS))
+    dashes = DASHES[(color + block) % 4] if block < 4 else DASHES[4 + (color + block) % 2]
+    style = {"color": COLORS[color], "linestyle": dashes, "marker": MARKERS[i % len(MARKERS)]}
+    return style | ({"markerfacecolor": "white"} if (i + i // len(MARKERS)) % 2 else {})
+
+
+def bar_styles(count: int) -> list[dict[str, Any]]:
+    """Return the first `count` looks of bars (color, hatch, edge), which differ in lightness and hatch: 24 of them."""
+    pairs = [(i % len(FILLS), (i // len(FILLS) + i) % len(HATCHES)) for i in range(count)]
+    return [{"facecolor": FILLS[c], "hatch": HATCHES[h], "edgecolor": "0.2", "linewidth": 0.4} for c, h in pairs]
 
 
 def to_bytes(figure: Figure, kind: str) -> bytes:
@@ -68,3 +70,9 @@ def to_bytes(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
     return buffer.getvalue()
+
+
+def percent(axis: Axis, metric: str) -> None:
+    """Show fractions of 1 in percent along an axis, where a number is such a fraction."""
+    if is_share(metric):
+        axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")

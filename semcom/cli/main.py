@@ -37,7 +37,9 @@ commands:
   train METHOD        train one method and print its result
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who owns which images
-  figure FIGURE       draw a figure from the results of a sweep
+  figure FIGURE       draw a figure that has a name from the results of a sweep
+  plot FOLDER         draw a figure of a study: lines, curves, bars, a heatmap ...
+  table FOLDER        write the means of a study as Markdown, CSV or LaTeX
   show FOLDER         show how far a run or a study has come, and what it has found so far
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
@@ -236,7 +238,7 @@ def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any])
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:
-            _draw(drawing.name, results=table, out=table.parent)
+            _draw(drawing.name, results=table.parent, out=table.parent)
 
 
 def split(words: list[str]) -> None:
@@ -355,6 +357,8 @@ NEEDS = {
     "sweep": ("experiments", "figures"),
     "figure": ("experiments", "figures"),
     "show": ("experiments",),
+    "plot": ("experiments", "figures"),
+    "table": ("experiments",),
     "results": ("experiments",),
     "compare": ("experiments",),
     "pack": ("experiments",),
@@ -368,6 +372,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "split": split,
     "figure": figure,
     "show": _elsewhere("show", "show"),
+    "plot": _elsewhere("plot", "plot"),
+    "table": _elsewhere("plot", "table"),
     "results": _elsewhere("analysis", "results"),
     "compare": _elsewhere("analysis", "compare"),
     "pack": _elsewhere("analysis", "pack"),

@@ -502,7 +502,7 @@ def test_sweep_draws_the_figure_of_its_table(
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0
     chosen = {"jobs": 2, "backend": "loky", "limit_minutes": 30.0}
-    assert calls == [((None,), chosen), (("demo",), {"results": table, "out": table.parent})]
+    assert calls == [((None,), chosen), (("demo",), {"results": table.parent, "out": table.parent})]
     assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from experiments.base import Experiment, Grid
 from experiments.registry import EXPERIMENTS
-from figures.accuracy_snr import accuracy_snr
+from figures.base import Drawing, Plot
 from figures.registry import FIGURES
 from semcom import RunConfig, TrainConfig
 from semcom.config import run_hash
@@ -35,7 +35,7 @@ EXPERIMENTS.register("mine")(
         axis="{axis}", figures=({figure!r},), train=train,
     )
 )
-FIGURES.register("mine")(accuracy_snr("mine"))
+FIGURES.register("mine")(Drawing("mine", "mine", Plot(kind="lines", x="channel.snr_db", hue="variant")))
 """
 GOOD = {
     "axis": "channel.snr_db",

@@ -431,6 +431,25 @@ def test_ranks_are_claimed_only_where_the_intervals_support_them(tmp_path: Path)
     assert ranks(tmp_path / "5", {"fedcl": [0.9, 0.8]}) == {"fedcl": ""}, "best of one"
 
 
+def test_cells_are_marked_as_they_are_ranked(tmp_path: Path) -> None:
+    """At 0 dB fedcl is ahead by far, at 9 dB nothing is."""
+    for snr, lead in ((0.0, 0.3), (9.0, 0.0)):
+        for seed, accuracy in enumerate((0.5, 0.52, 0.49)):
+            simple(tmp_path, config("fedavg", seed, snr), [accuracy, accuracy])
+            simple(tmp_path, config("fedcl", seed, snr), [accuracy + lead + seed / 1000, accuracy + lead])
+    study = semcom.study(tmp_path)
+    expected = {("fedavg", 0.0): "", ("fedcl", 0.0): "best", ("fedavg", 9.0): "", ("fedcl", 9.0): ""}
+    assert study.rank().set_index(["variant", SNR])["mark"].to_dict() == expected, "the last of two is no second"
+    for by in (None, ["variant", SNR], [SNR, "method"]):
+        cells = study.marked(by)
+        assert list(cells) == [*study.mean(by), "mark"]
+        found = cells.rename(columns={"method": "variant"}).set_index(["variant", SNR])
+        assert found["mark"].to_dict() == expected and found["mean"][("fedcl", 9.0)] == pytest.approx(0.5033, abs=1e-3)
+    assert study.marked(["variant"], at={SNR: 0})["mark"].tolist() == ["", "best"]
+    assert set(study.marked(["variant", SNR, "seed"])["mark"]) == {""}, "single runs have no rank"
+    assert set(study.marked(metric="accuracy_std")["mark"]) == {""}, "more of it is not better"
+
+
 # Curves and costs ----------------------------------------------------------------------------------------------------
 
 

@@ -6,13 +6,14 @@ import dataclasses
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
+import semcom
 from experiments import sweep, wireless_baselines
 from experiments.image_curve import Point, image_curves
 from experiments.results import read_table
-from figures import baselines
+from figures import baselines, render
+from figures.panels import drawn
 from figures.style import ieee
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
@@ -73,31 +74,27 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = dataclasses.replace(chosen, scales={"smoke": grid})
     monkeypatch.setattr(wireless_baselines, "WIRELESS_BASELINES", tiny)
     monkeypatch.setattr(wireless_baselines, "SNRS", (9.0,))
-    monkeypatch.setattr(wireless_baselines, "USES", (64, 512))
+    monkeypatch.setattr(wireless_baselines, "USES", (64, 2048))
 
 
 def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path: Path) -> None:
     path = sweep.sweep("wireless-baselines", scale="smoke", out=tmp_path)
     frame = read_table(path)
     assert list(frame["channel.kind"]) == ["ideal", "awgn", "digital"] and (frame["status"] == "done").all()
-    assert frame["images.webp-free.9.512.accuracy"].notna().tolist() == [True, False, False]
+    assert frame["images.webp-free.9.2048.accuracy"].notna().tolist() == [True, False, False]
     summary = json.loads((tmp_path / frame["hash"][0] / "summary.json").read_text())
-    cells = baselines.numbers(frame)
+    chosen = baselines.WIRELESS_BASELINES
+    cells = baselines.numbers(semcom.study(tmp_path), chosen.plot)
     assert list(cells["scheme"]) == [
         *baselines.FEATURES.values(),
         *[n for n in baselines.CHAINS.values() for _ in "12"],
     ]
-    assert cells["uses"].tolist() == [32] * 3 + [64, 512] * 4
-    assert cells["accuracy"][0] == summary["accuracy"]
-    assert cells["accuracy"][6] == summary["images"]["webp-free"]["9"]["512"]["accuracy"]
-    assert "32 uses" in baselines.caption(cells) and "9 dB" in baselines.caption(cells)
-    _draw(cells)
-
-
-def _draw(cells: pd.DataFrame) -> None:
-    from matplotlib.figure import Figure
-
+    assert cells["uses"].tolist() == [32] * 3 + [64, 2048] * 4
+    assert cells["mean"][0] == summary["accuracy"]
+    assert cells["mean"][6] == summary["images"]["webp-free"]["9"]["2048"]["accuracy"]
+    text = baselines.caption(cells, chosen.plot)
+    assert "32 uses" in text and "9 dB" in text
     with ieee():
-        axes = Figure().add_subplot()
-        baselines.draw(axes, cells)
-    assert len(axes.get_legend().get_texts()) == 7
+        figure = drawn(cells, chosen.plot)
+    assert len(figure.legends[0].get_texts()) == 7 and {axes.get_xscale() for axes in figure.axes} == {"log"}
+    assert render("wireless-baselines", results=tmp_path, out=tmp_path)[1].stat().st_size > 1000

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pandas as pd
 import pytest
 
-from figures.baselines import numbers
+from figures.baselines import WIRELESS_BASELINES
+from figures.baselines import numbers as of_study
 from semcom.config import ConfigError
 
 KIND, SNR = "channel.kind", "channel.snr_db"
+
+
+def numbers(runs: pd.DataFrame) -> pd.DataFrame:
+    """The plotted numbers of a study with these runs."""
+    whole: Any = SimpleNamespace(runs=runs)
+    return of_study(whole, WIRELESS_BASELINES.plot)
 
 
 def frame(**fields: object) -> pd.DataFrame:
@@ -31,16 +41,17 @@ def frame(**fields: object) -> pd.DataFrame:
 
 def test_points_are_means_over_seeds() -> None:
     cells = numbers(frame())
-    names = "scheme snr_db uses accuracy std_over_seeds seeds lost payload headers"
+    names = "scheme snr_db uses mean low high n interval lost payload headers"
     assert list(cells) == names.split()
-    assert list(zip(cells["scheme"], cells["uses"], cells["seeds"], strict=True)) == [
+    assert list(zip(cells["scheme"], cells["uses"], cells["n"], strict=True)) == [
         ("No channel", 32, 2),
         ("Features, analog", 32, 2),
         ("Features, digital", 32, 1),
         *[(name, uses, 2) for name in ("WebP", "JPEG") for uses in (64, 128)],
     ]
-    assert cells["accuracy"].tolist() == pytest.approx([0.75, 0.65, 0.5, *[0.375] * 4])
-    assert cells["std_over_seeds"][0] == pytest.approx(0.1 / 2**0.5) and pd.isna(cells["std_over_seeds"][2])
+    assert cells["mean"].tolist() == pytest.approx([0.75, 0.65, 0.5, *[0.375] * 4])
+    half = 12.7062 * 0.1 / 2**0.5 / 2**0.5  # t with one degree of freedom, deviation of two seeds, root of two
+    assert cells["high"][0] - cells["mean"][0] == pytest.approx(half, rel=1e-5) and pd.isna(cells["low"][2])
     assert cells["lost"].tolist()[3:] == [0.75] * 4 and cells["payload"].tolist()[3:] == [300.0] * 4
     assert (cells["snr_db"] == 9.0).all()
 

@@ -9,9 +9,14 @@ import pytest
 
 from experiments.base import Experiment, Grid
 from experiments.registry import EXPERIMENTS
-from figures.accuracy_snr import accuracy_snr
+from figures.base import Drawing, Plot
 from figures.registry import FIGURES, drawings_of
 from semcom.config import ChannelConfig, ConfigError, RunConfig
+
+
+def accuracy_snr(name: str) -> Drawing:
+    """A figure of the experiment of the same name."""
+    return Drawing(name, name, Plot(kind="lines", x="channel.snr_db", hue="variant"))
 
 
 def source(
@@ -24,7 +29,7 @@ def source(
 def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
     for name in EXPERIMENTS.names():
         for found in drawings_of(EXPERIMENTS.get(name)):
-            assert (found.experiment, found.axis) == (name, EXPERIMENTS.get(name).axis)
+            assert found.experiment == name and EXPERIMENTS.get(name).axis in found.places
     assert drawings_of(source(None)) == []
 
 

@@ -15,31 +15,35 @@ import matplotlib.colors
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from channels.registry import registering
 from experiments.registry import EXPERIMENTS
-from experiments.results import read_table
-from figures import render, style
-from figures.accuracy_snr import SNR, accuracy_snr, draw, numbers
+from experiments.study import study
+from figures import Plot, render, style
+from figures.base import Drawing
+from figures.kinds import KINDS, settled
 from figures.page import _used
+from figures.panels import drawn
 from figures.registry import FIGURES
 from semcom.config import ConfigError
+from tests.experiments.studies import config, simple
 
 Stored = Callable[..., Path]
+SNR = "channel.snr_db"
+ASKED = Plot(kind="lines", x=SNR)
 
 
-def test_csv_equals_the_stored_numbers(stored: Stored, tmp_path: Path) -> None:
-    paths = render("letter-fig2b", results=stored(), out=tmp_path / "out")
+def test_csv_equals_the_means_of_the_study(stored: Stored, tmp_path: Path) -> None:
+    paths = render("letter-fig2b", results=stored(seeds=(0, 1)), out=tmp_path / "out")
     assert [p.name for p in paths] == [f"letter-fig2b.{kind}" for kind in ("pdf", "png", "csv", "md")]
     with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    frame = read_table(stored())
+    means = study(tmp_path / "sweep").mean().to_dict("records")
     assert [line["variant"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
-    for column, source in ((SNR, SNR), ("accuracy", "accuracy"), ("std_over_clients", "accuracy_std")):
-        assert [float(line[column]) for line in lines] == frame[source].tolist()  # to the last bit
-    assert {(line["std_over_seeds"], line["seeds"]) for line in lines} == {("", "1")}
+    for column in (SNR, "mean", "low", "high"):
+        assert [float(line[column]) for line in lines] == [row[column] for row in means]  # to the last bit
+    assert {line["n"] for line in lines} == {"2"}
 
 
 def test_png_is_one_column_wide_and_not_empty(stored: Stored, tmp_path: Path) -> None:
@@ -69,40 +73,43 @@ def test_user_settings_do_not_change_a_figure_and_are_kept(stored: Stored, tmp_p
 
 
 def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
-    cells = numbers(read_table(stored(seeds=(0, 1))))
+    """Seeds 0 and 1 differ by 1/50: with one degree of freedom t is 12.7062, so each arm of a bar is 0.127062."""
+    part, plot = settled(study(stored(seeds=(0, 1))), ASKED)
+    cells = KINDS["lines"].numbers(part, plot)
     with style.ieee():
-        axes = Figure().add_subplot()
-        draw(axes, cells)
-        labels = [text.get_text() for text in axes.get_legend().get_texts()]
-        percent = axes.yaxis.get_major_formatter()(0.5, 0)
-    assert labels == ["FedCL", "FedProto", "FedAvg"]
-    assert percent == "50"
+        figure = drawn(cells, plot)
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["FedCL", "FedProto", "FedAvg"]
+    assert axes.yaxis.get_major_formatter()(0.5, 0) == "50"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
     for container, method in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
         line = cells[cells["variant"] == method]
-        np.testing.assert_array_equal(container[0].get_xydata(), line[["channel.snr_db", "accuracy"]])
+        points = container[0].get_xydata()
+        np.testing.assert_array_equal(points[:, 1], line["mean"])
+        assert np.abs(points[:, 0] - line[SNR]).max() < 0.5, "moved aside by less than 1/9 of a step"
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
-        # seeds 0 and 1 differ by 1/50: their deviation with n - 1 is 0.02 / sqrt(2), up and down
-        np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 0.02 / np.sqrt(2))
+        np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 0.127062, rtol=1e-5)
+        bottom, top = axes.get_ylim()
+        assert bottom < ends.min() and ends.max() < top, "the axis holds all intervals"
 
 
 def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) -> None:
-    cells = numbers(read_table(stored()))
+    part, plot = settled(study(stored()), ASKED)
     with style.ieee():
-        axes = Figure().add_subplot()
-        draw(axes, cells)
-    assert not any(container.has_yerr for container in axes.containers)
-    render("letter-fig2b", results=stored(), out=tmp_path)
-    assert "One seed, so there are no error bars" in (tmp_path / "letter-fig2b.md").read_text("utf-8")
+        figure = drawn(KINDS["lines"].numbers(part, plot), plot)
+    assert not any(container.has_yerr for axes in figure.axes for container in axes.containers)
+    render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
+    page = (tmp_path / "letter-fig2b.md").read_text("utf-8")
+    assert "one seed, so there is no interval" in page and "| FedAvg | 30.0 | 37.0 | 38.3 |" in page
 
 
 def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) -> None:
     page = render("letter-fig2b", results=stored(seeds=(0, 1)), out=tmp_path)[3].read_text("utf-8")
     for text in (
         "# letter-fig2b: Accuracy against SNR with 20 clients, trained and tested at each SNR",
-        "Error bars: standard deviation over 2 seeds.",
-        "| method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
-        "| fedavg | 31.0 ± 1.4 | 38.0 ± 1.4 | 39.3 ± 1.4 |",  # (30 + 32) / 2, (37 + 39) / 2, ...
+        "mean over 2 seeds; bars: 95 % intervals over seeds (Student's t)",
+        "| Method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
+        "| FedAvg | 31.0 ± 12.7 | 38.0 ± 12.7 | 39.3 ± 12.7 |",  # (30 + 32) / 2, (37 + 39) / 2, ...
         "* Paper item: FedCL letter, Fig. 2(b)",
         "* Scale: small",
         "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, channel awgn, rounds 60,",
@@ -122,7 +129,7 @@ def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
 
 def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
     page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
-    assert "3 of 9 runs failed and are missing." in page and "| fedavg | failed | failed | failed |" in page
+    assert "3 of 9 runs failed and are missing." in page and "FedAvg" not in page
     assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["variant"]) == {"fedcl", "fedproto"}
 
 
@@ -144,7 +151,7 @@ def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.Mo
         render("demo")
     with pytest.raises(
         ConfigError,
-        match=r"^results: nowhere has no results.parquet; run first: semcom sweep demo --scale smoke --out nowhere$",
+        match=r"^results: nowhere has no sweep.json; run first: semcom sweep demo --scale smoke --out nowhere$",
     ):
         render("demo", results="nowhere")
     assert not list(tmp_path.iterdir())
@@ -153,8 +160,8 @@ def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.Mo
 def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is of letter-fig2b; demo shows demo$"):
         render("demo", results=stored(), out=tmp_path)
-    frame = read_table(stored())
-    frame.assign(status="failed").to_parquet(tmp_path / "sweep" / "results.parquet")
+    for path in (tmp_path / "sweep").glob("*/summary.json"):
+        path.unlink()
     with pytest.raises(ConfigError, match="^results: no run of letter-fig2b finished; repeat it with: semcom sweep"):
         render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
 
@@ -172,7 +179,7 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
     monkeypatch.setattr(FIGURES, "_added", {})
     with registering("my own.py"):
         EXPERIMENTS.register("mine")(dataclasses.replace(EXPERIMENTS.get("demo"), name="mine"))
-        FIGURES.register("mine")(accuracy_snr("mine"))
+        FIGURES.register("mine")(Drawing("mine", "mine", ASKED))
     with pytest.raises(ConfigError, match=r"run first: semcom sweep mine --scale smoke --plugin 'my own.py'$"):
         render("mine")
 
@@ -185,13 +192,11 @@ def test_unknown_figure_lists_the_known() -> None:
 
 
 def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
-    """Four values of a field that the figure does not show: it would be one point with four seeds."""
-    folder = stored(seeds=(0, 1, 2, 3))
-    frame = read_table(folder)
-    frame["partition.ways"] = frame["seed"] % 2 + 2
-    frame.to_parquet(folder / "results.parquet")
-    message = r"^partition.ways: 2 and 3 for fedcl at channel.snr_db 0 would be averaged as seeds; give one value"
-    with pytest.raises(ConfigError, match=message):
+    """A run beside those of the sweep, with a field of its own that the figure does not show."""
+    folder = stored()
+    simple(folder, config("fedcl", seed=5, snr=9.0), [0.5, 0.5])
+    simple(folder, config("fedcl", seed=6, snr=9.0, clients=3), [0.5, 0.5, 0.5])
+    with pytest.raises(ConfigError, match=r"^\S+: \S+ and \S+ for \S+ at channel.snr_db 9 would be averaged as seeds;"):
         render("letter-fig2b", results=folder, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -208,10 +213,12 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
 
 
 def test_lines_differ_in_greyscale_marker_and_style() -> None:
-    with style.ieee():
-        styles = style.line_styles(8)
-    red, green, blue = np.array([matplotlib.colors.to_rgb(s["color"]) for s in styles[:4]]).T ** 2.2
-    lightness = 116 * np.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
-    assert np.diff(lightness).min() > 10  # rising, of 100
-    assert len({s["marker"] for s in styles}) == 8
-    assert len({(s["color"], s["linestyle"]) for s in styles}) == 8
+    styles = style.line_styles(style.DIFFERENT)
+    for colors, least in ((style.COLORS, 10), (style.FILLS, 8)):
+        red, green, blue = np.array([matplotlib.colors.to_rgb(color) for color in colors]).T ** 2.2
+        lightness = 116 * np.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
+        assert np.diff(lightness).min() > least, "rising, of 100"
+    assert len({(s["marker"], s.get("markerfacecolor")) for s in styles}) == 24, "marks alone tell 23 methods apart"
+    assert len({(s["color"], str(s["linestyle"])) for s in styles}) == 24, "lines alone do, too"
+    assert len({(s["facecolor"], s["hatch"]) for s in style.bar_styles(24)}) == 24
+    assert style.line_styles(25)[24] == styles[0]

@@ -1,0 +1,124 @@
+"""What methods, fields and numbers are called in figures and in tables for papers, and how their values are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from experiments.words import number
+
+METHODS = {
+    "local": "Local",
+    "fedavg": "FedAvg",
+    "fedavg_ft": "FedAvg + FT",
+    "fedprox": "FedProx",
+    "fedprox_ft": "FedProx + FT",
+    "moon": "MOON",
+    "pfedme": "pFedMe",
+    "ditto": "Ditto",
+    "perfedavg": "Per-FedAvg",
+    "fedrep": "FedRep",
+    "fedper": "FedPer",
+    "lg_fedavg": "LG-FedAvg",
+    "fedbabu": "FedBABU",
+    "fedamp": "FedAMP",
+    "fedala": "FedALA",
+    "fedproto": "FedProto",
+    "fedpac": "FedPAC",
+    "fedgh": "FedGH",
+    "fedcrc": "FedCRC",
+    "fedcrl": "FedCRL",
+    "fedcosr": "FedCoSR",
+    "repper": "RepPer",
+    "fedcl": "FedCL",
+}
+"""Method -> its name in the papers; any other, and a variant, is shown by its own name."""
+NAMED = ("method", "variant")
+"""Fields whose values are shown without the field's name."""
+TEST = "test_snr_db"
+"""Column of `Study.snr`: the SNR of a test."""
+FIELDS = {
+    "variant": ("method", ""),
+    "channel.snr_db": ("SNR", " dB"),
+    TEST: ("test SNR", " dB"),
+    "channel.kind": ("channel", ""),
+    "data.name": ("dataset", ""),
+    "partition.kind": ("partition", ""),
+    "partition.ways": ("ways", ""),
+    "partition.shots": ("shots", ""),
+    "partition.beta": ("Dirichlet beta", ""),
+    "model.features": ("features", ""),
+    "train.rounds": ("rounds", ""),
+    "train.local_epochs": ("local epochs", ""),
+    "train.batch_size": ("batch size", ""),
+    "train.optimizer": ("optimiser", ""),
+    "train.lr": ("rate", ""),
+    "uses": ("channel uses", ""),
+    "airtime_s": ("airtime", " s"),
+    "energy_j": ("energy", " J"),
+    "samples": ("training samples", ""),
+}
+"""Field or cost -> its name and the unit after its values; any other is shown by its own name."""
+METRICS = {
+    "accuracy": "accuracy",
+    "accuracy_std": "deviation over clients",
+    "worst10": "accuracy of the worst 10 % of clients",
+    "best": "accuracy in the best round",
+    "last": "accuracy in the last round",
+    "validation": "validation accuracy",
+    "jain": "Jain's index",
+    "best_round": "best round",
+}
+"""Number of a view -> its name; `at.10` is the accuracy at a test SNR of 10 dB, any other is shown by its own name."""
+PLAIN = ("jain", "best_round")
+"""Those that are no share of 1, and are not shown in percent."""
+
+
+def is_share(metric: str) -> bool:
+    """Return whether a number is a fraction of 1, which is shown in percent."""
+    return (metric in METRICS and metric not in PLAIN) or metric.startswith("at.")
+
+
+def value_label(field: str, value: Any) -> str:
+    """Return a value of a field with its unit, such as "9 dB" or "FedCL"."""
+    if field in NAMED:
+        return METHODS.get(value, str(value))
+    empty = not isinstance(value, str) and pd.isna(value)
+    text = "none" if empty else number(value) if isinstance(value, float) else str(value)
+    return text + ("" if empty else FIELDS.get(field, ("", ""))[1])
+
+
+def place_label(field: str, value: Any) -> str:
+    """Return a value with the name of its field, such as "SNR 9 dB"; a method is its name alone."""
+    return (
+        value_label(field, value)
+        if field in NAMED
+        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}"
+    )
+
+
+def field_name(field: str) -> str:
+    """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
+    name, unit = FIELDS.get(field, (field, ""))
+    return name + (f" ({unit.strip()})" if unit else "")
+
+
+def field_label(field: str) -> str:
+    """Return the same with a capital, as it stands at an axis."""
+    return _titled(field_name(field))
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a number, such as "accuracy"."""
+    return f"accuracy at {metric[3:]} dB" if metric.startswith("at.") else METRICS.get(metric, metric)
+
+
+def metric_label(metric: str) -> str:
+    """Return the name of a number with its unit, such as "Accuracy (%)"."""
+    return _titled(metric_name(metric)) + (" (%)" if is_share(metric) else "")
+
+
+def _titled(name: str) -> str:
+    """Return a name with a capital, unless it is a field's own with a dot in it."""
+    return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

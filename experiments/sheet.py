@@ -1,0 +1,150 @@
+"""Means over seeds as a table that can be read or printed: Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from experiments.names import field_label, is_share, metric_name, place_label, value_label
+from experiments.table import markdown
+
+if TYPE_CHECKING:
+    from experiments.study import Study
+
+MARKDOWN = {"best": "**{}**", "second": "<ins>{}</ins>"}
+LATEX = {"best": r"\mathbf{{{}}}", "second": r"\underline{{{}}}"}
+"""Mark of a cell -> how its mean is written."""
+ESCAPED = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+    }
+)
+"""Characters that LaTeX takes for something else -> how they are written."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of means: a row per value of some fields, a column per value of others.
+
+    Attributes:
+        cells: a row per cell: rows, columns, mean, low and high (ends of the 95 % interval, NaN for none), n (seeds)
+            and, of what can be ranked, mark (best, second or nothing).
+        rows: fields that make the rows.
+        columns: fields that make the columns; none is one column.
+        metric: number of a view that the means are of.
+    """
+
+    cells: pd.DataFrame
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    metric: str
+
+    def csv(self) -> str:
+        """Return a line per cell, with all digits; accuracies are fractions of 1."""
+        return self.cells.to_csv(index=False, lineterminator="\n")
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, with a line that says what its numbers are."""
+        best = "Bold: best; underlined: second"
+        return (
+            f"{self.caption(best)}\n\n{markdown(self._texts(' ± ', MARKDOWN, lambda text: text.replace('|', '/')))}\n"
+        )
+
+    def latex(self) -> str:
+        """Return the table as LaTeX, which needs the package booktabs."""
+        frame = self._texts(r" \pm ", LATEX, lambda text: text.translate(ESCAPED), math_mode=True)
+        left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
+        note = self.caption("Bold: best; underlined: second").translate(ESCAPED)
+        text = frame.to_latex(index=False, escape=False, caption=note, column_format=left + right, position="t")
+        return f"% \\usepackage{{booktabs}}\n{text}"
+
+    def caption(self, marks: str) -> str:
+        """Return a sentence or two on what the numbers are, and on the marks where there are some."""
+        unit = " in %" if is_share(self.metric) else ""
+        name = metric_name(self.metric)
+        marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
+        claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
+        return f"{name[0].upper()}{name[1:]}{unit}, {intervals(self.cells, '±')}.{claim}"
+
+    def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
+        """Return the table as texts: first the labels of the rows, then the cells."""
+        digits, factor = self._digits(), 100 if is_share(self.metric) else 1
+        found: dict[tuple[Any, ...], str] = {}
+        for cell in self.cells.to_dict("records"):
+            mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
+            half = factor * (cell["high"] - cell["low"]) / 2
+            text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
+            found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
+        down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
+        labels = [
+            [escape(value_label(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down
+        ]
+        names = [
+            escape(", ".join(map(place_label, self.columns, column)) or metric_name(self.metric)) for column in across
+        ]
+        head = [escape(field_label(name)) for name in self.rows]
+        body = [
+            [*label, *(found.get((row, column), "") for column in across)]
+            for label, row in zip(labels, down, strict=True)
+        ]
+        return pd.DataFrame(body, columns=[*head, *names])
+
+    def _digits(self) -> int:
+        """Return the decimals: one of percentages and three of others, or one more where an interval is narrower."""
+        share = is_share(self.metric)
+        halves = (100 if share else 1) * (self.cells["high"] - self.cells["low"]) / 2
+        digits = 1 if share else 3
+        return digits + bool((halves < 0.5 * 10**-digits).any())
+
+
+def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(cell[name] if isinstance(cell[name], str) or not pd.isna(cell[name]) else None for name in fields)
+
+
+def intervals(cells: pd.DataFrame, shown: str) -> str:
+    """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
+    low, high = int(cells["n"].min()), int(cells["n"].max())
+    seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
+    if high == 1:
+        return "one seed, so there is no interval"
+    lacking = ", which what has one seed lacks" if low == 1 else ""
+    return f"mean over {seeds}; {shown}: 95 % intervals over seeds (Student's t){lacking}"
+
+
+def sheet(
+    study: Study,
+    rows: Sequence[str] = ("variant",),
+    columns: Sequence[str] | None = None,
+    *,
+    at: Mapping[str, Any] | None = None,
+    view: str | None = None,
+    metric: str = "accuracy",
+) -> Sheet:
+    """Return the means of a study as a table.
+
+    Args:
+        study: it all, or a part.
+        rows: fields that make the rows: method, variant, or any other.
+        columns: fields that make the columns (None: those that vary and make no rows).
+        at: field -> value, see `Study.where`.
+        view: name of a view (None: the headline of each run).
+        metric: number of a view.
+
+    Raises:
+        ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
+    """
+    part = study.where(at or {})
+    down = part.named("rows", rows)
+    across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
+    cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
+    return Sheet(cells, down, across, metric)

@@ -1,0 +1,120 @@
+"""The kinds of figures by name, and what a request leaves open, filled in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import pandas as pd
+
+from channels.registry import unknown
+from experiments.efficiency import COSTS
+from experiments.grid import TEST_SNR
+from experiments.names import NAMED, TEST
+from experiments.study import Study
+from figures.bars import BARS, DOTS
+from figures.base import Kind, Plot
+from figures.classes import CLASSES, CLIENTS
+from figures.curves import CURVES
+from figures.divisions import DIVISIONS
+from figures.embedding import EMBEDDING
+from figures.heatmap import CONFUSION, HEATMAP
+from figures.lines import LINES
+from figures.pareto import PARETO
+from semcom.config import ConfigError
+
+KINDS: Mapping[str, Kind] = {
+    "lines": LINES,
+    "curves": CURVES,
+    "bars": BARS,
+    "dots": DOTS,
+    "heatmap": HEATMAP,
+    "clients": CLIENTS,
+    "classes": CLASSES,
+    "confusion": CONFUSION,
+    "divisions": DIVISIONS,
+    "embedding": EMBEDDING,
+    "pareto": PARETO,
+}
+"""Kinds of figures by name."""
+OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
+"""Abscissa that is no field of a configuration -> its kind."""
+
+
+def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
+    """Return the part of a study that a request is about, with the fields of the request, and the request filled in.
+
+    Raises:
+        ConfigError: no such kind or field, or something is asked for that the kind does not take.
+    """
+    part = study.where(wanted.at)
+    asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
+    chosen = replace(wanted, **asked, kind=wanted.kind or _kind_of(part, asked["x"]))
+    if chosen.kind not in KINDS:
+        raise ConfigError(f"kind: {unknown(str(chosen.kind), list(KINDS))}")
+    kind = KINDS[str(chosen.kind)]
+    _check_taken(chosen, kind)
+    rows = chosen.kind in ("bars", "dots")
+    x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)
+    hue = chosen.hue if x != chosen.hue else None
+    hue = hue or (("variant" if x not in NAMED else None) if rows else kind.hue)
+    plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
+    plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
+    _check(plot)
+    return part.along([name for name in plot.fields if name not in (*OF_X, TEST)]), plot
+
+
+def _named(study: Study, asked: str, name: str | None) -> str | None:
+    """Return a field of a request as columns have it. Raises ConfigError for one that the study has not."""
+    if name is None or (asked == "x" and name in OF_X):
+        return name
+    return TEST if name in (TEST, TEST_SNR) else study.named(asked, [name])[0]
+
+
+def _kind_of(study: Study, x: str | None) -> str:
+    """Return the kind that follows from the abscissa: lines where it has numbers, bars where it has none."""
+    if x in OF_X:
+        return OF_X[str(x)]
+    if x is None or x in NAMED:
+        return "bars"
+    values = [study.runs[x]] if x in study.runs else []
+    numeric = x == TEST or all(pd.to_numeric(v, errors="coerce").map(math.isfinite).all() for v in values)
+    return "lines" if numeric else "bars"
+
+
+def _check_taken(plot: Plot, kind: Kind) -> None:
+    """Raise ConfigError for something that the kind does not take."""
+    for each in fields(Plot):
+        given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
+        if each.name in ("x", "y", "hue", "window", "broken") and given != usual and each.name not in kind.takes:
+            raise ConfigError(f"{each.name}: {given!r} has no effect on {plot.kind}; leave it out")
+    only = {name for name, of in OF_X.items() if of == plot.kind}
+    if plot.x is not None and only and plot.x not in only:
+        raise ConfigError(f"x: {plot.x!r} is not what {plot.kind} are over; give {' or '.join(sorted(only))}")
+    if plot.x in OF_X and not only:
+        raise ConfigError(f"x: {plot.kind} cannot be over {plot.x!r}; leave the kind out, or give a field of the runs")
+
+
+def _check(plot: Plot) -> None:
+    """Raise ConfigError for a request without an abscissa, of one field twice, or of no such number of images."""
+    if plot.x is None and "x" in KINDS[str(plot.kind)].takes:
+        raise ConfigError(f"x: none is given; {plot.kind} take a field of the runs, such as channel.snr_db")
+    for first, second in (("x", "hue"), ("x", "facet"), ("hue", "facet")):
+        if getattr(plot, first) is not None and getattr(plot, first) == getattr(plot, second):
+            raise ConfigError(f"{second}: {getattr(plot, second)} is {first} already; give another field")
+    if plot.kind == "divisions" and plot.y not in ("train", "test"):
+        raise ConfigError(f"y: {plot.y!r} is not one of train, test")
+
+
+def numbers_of(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the numbers of a settled request; empty values of hue and panels are the text "none"."""
+    cells = KINDS[str(plot.kind)].numbers(study, plot)
+    return named_empty(cells, plot)
+
+
+def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Return numbers in which empty values of hue and panels are the text "none", by which they are found."""
+    names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]
+    return cells.assign(**{name: cells[name].astype(object).where(cells[name].notna(), "none") for name in names})

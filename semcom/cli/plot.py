@@ -1,0 +1,116 @@
+"""`semcom plot` and `semcom table`: a figure, and a table for a paper, of any study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import semcom
+from semcom.cli.analysis import read_at, read_words
+from semcom.files import write_atomically
+
+Kind = Literal[
+    "lines",
+    "curves",
+    "bars",
+    "dots",
+    "heatmap",
+    "clients",
+    "classes",
+    "confusion",
+    "divisions",
+    "embedding",
+    "pareto",
+]
+"""The kinds of figures (`figures.kinds.KINDS`)."""
+
+
+@dataclass(frozen=True)
+class PlotFlags:
+    """Draw a figure of a study as PDF and PNG, with its numbers as CSV and a page that explains them.
+
+    FOLDER comes first: of a sweep (finished or not), of one run, or one that holds folders of runs. docs/studies.md
+    shows the kinds.
+    """
+
+    kind: Kind | None = None
+    """What is drawn (None: it follows from x: lines over numbers, curves over round, pareto over a cost, bars over
+    anything else or without x)."""
+    x: str | None = None
+    """Field along the axis, such as channel.snr_db; round, client, class, or a cost such as uses or energy_j."""
+    y: str = "accuracy"
+    """Number that is shown: accuracy, worst10, jain, last, at.10 ...; of curves also loss."""
+    hue: str | None = None
+    """Field that tells lines, bars or marks apart, such as method (None: the method or variant)."""
+    facet: str | None = None
+    """Field with a panel for each of its values (None: one panel; of clients, classes, confusion and embedding one for
+    each method)."""
+    at: tuple[str, ...] = ()
+    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    view: str | None = None
+    """View whose numbers are shown (None: the first one of each method, its headline)."""
+    window: int = 1
+    """Evaluations over which learning curves are averaged."""
+    broken: Literal["auto", "yes", "no"] = "auto"
+    """Whether the ordinate is broken where a gap separates lines: auto breaks it at one wider than a third of all."""
+    name: str | None = None
+    """Name of the files (None: that of the kind)."""
+    out: str | None = None
+    """Folder of the files (None: FOLDER)."""
+
+
+@dataclass(frozen=True)
+class TableFlags:
+    """Print or write the means of a study as a table: 95 % intervals over seeds, best and second where they support it.
+
+    FOLDER comes first: of a sweep (finished or not), of one run, or one that holds folders of runs.
+    """
+
+    rows: str = "variant"
+    """Fields that make the rows, with commas between them: method, variant, seed or any field of the runs."""
+    columns: str | None = None
+    """Fields that make the columns, with commas between them (None: those that vary and make no rows)."""
+    metric: str = "accuracy"
+    """Number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB)."""
+    at: tuple[str, ...] = ()
+    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    view: str | None = None
+    """View whose numbers are shown (None: the first one of each method, its headline)."""
+    format: Literal["md", "csv", "tex"] = "md"
+    """md: Markdown; csv: a line per cell with all digits; tex: LaTeX with booktabs."""
+    out: str | None = None
+    """File that is written (None: the table is printed)."""
+
+
+def plot(words: list[str]) -> None:
+    """Carry out `semcom plot FOLDER`."""
+    (folder,), wanted = read_words(words, ("FOLDER",), PlotFlags(), "semcom plot")
+    from figures import Plot
+    from figures import plot as draw
+
+    values = {name: value for name, value in vars(wanted).items() if name not in ("name", "out")}
+    request = Plot(**{**values, "at": read_at(wanted.at)})
+    for path in draw(folder, request, name=wanted.name, out=wanted.out):
+        print(f"figure: {path}")
+
+
+def table(words: list[str]) -> None:
+    """Carry out `semcom table FOLDER`."""
+    (folder,), wanted = read_words(words, ("FOLDER",), TableFlags(), "semcom table")
+    from experiments.sheet import sheet
+
+    columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
+    found = sheet(
+        semcom.study(folder),
+        wanted.rows.split(","),
+        columns,
+        at=read_at(wanted.at),
+        view=wanted.view,
+        metric=wanted.metric,
+    )
+    text = {"md": found.markdown, "csv": found.csv, "tex": found.latex}[wanted.format]()
+    if wanted.out is None:
+        print(text, end="")
+    else:
+        print(f"table: {write_atomically(Path(wanted.out).expanduser(), text)}")

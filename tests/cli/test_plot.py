@@ -1,0 +1,84 @@
+"""`semcom plot` and `semcom table`: the files they write, what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pandas as pd
+import pytest
+
+import semcom
+from experiments.sheet import sheet
+from figures import Plot
+from figures.kinds import KINDS
+from semcom.cli import main as cli
+from semcom.cli.plot import Kind, PlotFlags
+from tests.cli.test_analysis import folder, refused, told  # noqa: F401 - a fixture
+from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
+
+
+def test_plot_writes_picture_numbers_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    lines = told(capsys, "plot s --x channel.snr-db --hue method --out out --name mine")
+    assert lines == [f"figure: out/mine.{kind}" for kind in ("pdf", "png", "csv", "md")]
+    means = semcom.study(folder).mean(["method", "channel.snr_db"])
+    pd.testing.assert_frame_equal(pd.read_csv("out/mine.csv")[["mean", "low", "high"]], means[["mean", "low", "high"]])
+    page = Path("out/mine.md").read_text()
+    assert "bars: 95 % intervals over seeds (Student's t)" in page and "1 of 13 runs failed and are missing." in page
+    assert "| FedCL | **60.5** ± " in page and "dataset digits, clients 2, partition shots" in page
+    told(capsys, "plot s --at channel.snr_db=9 seed=0,1")
+    assert Path("s/bars.png").stat().st_size > 1000, "beside the study, by the name of the kind"
+
+
+def test_the_command_on_the_page_draws_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    told(capsys, "plot s --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1 --name a")
+    command = Path("s/a.md").read_text().rpartition("```sh\n")[2].splitlines()[0]
+    assert command == (
+        "semcom plot s --name a --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1"
+    )
+    first = Path("s/a.csv").read_bytes()
+    Path("s/a.csv").unlink()
+    assert cli.main(shlex.split(command)[1:]) == 0 and Path("s/a.csv").read_bytes() == first
+
+
+def test_flags_are_the_fields_of_a_request() -> None:
+    usual = {field.name: field.default for field in fields(PlotFlags)}
+    own = {field.name: field.default for field in fields(Plot) if field.name != "at"}
+    assert {name: usual[name] for name in own} == own and set(usual) == {*own, "at", "name", "out"}
+    assert get_args(Kind) == tuple(KINDS)
+
+
+def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    found = sheet(semcom.study(folder), ["method"], ["channel.snr_db"])
+    line = "table s --rows method --columns channel.snr-db"
+    assert told(capsys, line) == found.markdown().splitlines()
+    assert told(capsys, f"{line} --format tex") == found.latex().splitlines()
+    assert told(capsys, f"{line} --format csv --out deep/t.csv") == ["table: deep/t.csv"]
+    assert Path("deep/t.csv").read_text() == found.csv()
+    assert told(capsys, "table s --at channel.snr_db=9 --metric worst10")[4].startswith("| FedAvg | 50.0 ± ")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("plot", "FOLDER: none is given; the words are semcom plot FOLDER"),
+        ("plot s --kind line", "kind: "),
+        (
+            "plot s --x snr",
+            "x: 'snr' is no field of the study; give one, such as method, variant, seed, channel.snr_db",
+        ),
+        ("plot s", "channel.snr_db: 0 and 9 for fedavg would be averaged as seeds; give one value of it"),
+        ("plot s --x channel.snr_db --at seed=9", "at: no run has seed 9; there are 0, 1, 2, 3"),
+        ("plot s --x channel.snr_db --at seed=3", "results: no run of the study finished"),
+        ("plot s --x channel.snr_db --out s/bad/error.txt", "out: s/bad/error.txt is a file; give a folder"),
+        ("plot s --x channel.snr_db --window 0", "window: 0 has no effect on lines; leave it out"),
+        ("plot s --x round --window 0", "window: 0 is no number of evaluations; give 1 or more"),
+        ("table s --rows methods", "rows: 'methods' is no field of the study; "),
+        ("table s --metric acc", "metric: fedavg has no 'acc'; it has accuracy, "),
+        ("table", "FOLDER: none is given; the words are semcom table FOLDER"),
+    ],
+)
+def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:  # noqa: F811
+    assert refused(capsys, line).startswith(error)
