@@ -20,7 +20,7 @@ from experiments.progress import SweepProgress, run_folder
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
 from semcom.runs.folder import BusyError
-from semcom.runs.stop import STATUS, Stopped
+from semcom.runs.stop import STATUS, Stopped, held
 
 LOG = logging.getLogger(__name__)
 TRIES, NODES = 2, 10
@@ -58,9 +58,10 @@ def carry_out(
     if not progress.waiting():
         return {}
     _check_devices(progress, gpus)
-    with _connected():
-        import ray
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
+    import ray
 
+    with _connected():
         _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         room = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": {"env_vars": ENVIRONMENT | hidden}}
@@ -106,15 +107,16 @@ class _Tasks:
         import ray
 
         while self._queue or self._active or self._ended:
-            while self._queue and (self.jobs is None or len(self._active) < self.jobs):
-                config = self._queue.popleft()
-                self._active[self.submit(config)] = config
-            if self._active:
-                for task in ray.wait(list(self._active), num_returns=1, timeout=TICK_S)[0]:
-                    self._end(task)
-            else:
-                time.sleep(TICK_S)
-            self._look()
+            with held():  # Ray would turn the exception of a signal into another one
+                while self._queue and (self.jobs is None or len(self._active) < self.jobs):
+                    config = self._queue.popleft()
+                    self._active[self.submit(config)] = config
+                if self._active:
+                    for task in ray.wait(list(self._active), num_returns=1, timeout=TICK_S)[0]:
+                        self._end(task)
+                else:
+                    time.sleep(TICK_S)
+                self._look()
 
     def stop(self) -> None:
         """Let the runs keep their state and end; a worker that takes too long is killed."""
@@ -149,11 +151,14 @@ class _Tasks:
         import ray
 
         self.progress.look()  # it may have ended before it was lost
+        if config not in self.progress.waiting():
+            return
         key, node = run_hash(config), isinstance(error, ray.exceptions.NodeDiedError)
         self._lost[key, node] += 1
         if self._lost[key, node] > (NODES if node else TRIES):
             self.progress.fail(config, f"the process ended without a result: {one_line(error)}")
-        elif config in self.progress.waiting():
+        else:
+            LOG.warning("the %s of run %s is lost; it is tried again", "machine" if node else "process", key)
             self._queue.append(config)
 
     def _look(self) -> None:

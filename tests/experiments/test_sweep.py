@@ -430,7 +430,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing(
             def full(folder: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("experiments.parallel._probe", full)
+            monkeypatch.setattr("experiments.attempt.probe", full)
             raise RunError("round 3: checkpoint.pt: No space left on device")
         fake_run(config)
 
