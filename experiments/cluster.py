@@ -7,6 +7,7 @@ import logging
 import os
 import platform
 import signal
+import socket
 import threading
 import time
 from collections import Counter, deque
@@ -31,6 +32,8 @@ SEEN_S = 90.0
 """Seconds that it may need to show here what another machine has written; NFS remembers folders for 60."""
 PATIENCE_S = 8.0
 """Seconds that runs have to keep their state when a signal ends the sweep; schedulers often give 30."""
+KNOCK_S = 10.0
+"""Seconds in which the cluster has to answer."""
 TICK_S = 1.0
 """Seconds between looks for what other machines have written."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -138,6 +141,8 @@ class _Tasks:
             node, reason = ray.get(task)
         except ray.exceptions.RayTaskError as error:  # not the run's own, which lies in its folder
             self.why[key] = f"no task of Ray could carry it out: {one_line(error.cause or error)}"
+        except ray.exceptions.LocalRayletDiedError:  # and with it what gives tasks to others
+            raise
         except ray.exceptions.RayError as error:
             self._again(config, error)
         else:
@@ -235,8 +240,9 @@ def _connected() -> Iterator[None]:
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
+        _knock(os.environ.get("RAY_ADDRESS", ""))
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
         raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {one_line(error)})") from None
     finally:
@@ -246,6 +252,13 @@ def _connected() -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing answers at HOST:PORT, for which Ray would try minutes long."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
 def _check_devices(progress: SweepProgress, gpus: float | None) -> None:
@@ -263,7 +276,7 @@ def _check_room(progress: SweepProgress, gpus: float | None) -> None:
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     total = {name: sum(node.get(name, 0) for node in nodes) for name in ("CPU", "GPU")}
-    LOG.info("Ray: %d machines, %g CPUs, %g GPUs", len(nodes), total["CPU"], total["GPU"])
+    LOG.info("Ray: machines %d, CPUs %g, GPUs %g", len(nodes), total["CPU"], total["GPU"])
     for cpus in {config.processes for config in progress.waiting()}:
         fit = [node for node in nodes if node.get("CPU", 0) >= cpus]
         if not fit:

@@ -57,7 +57,7 @@ base = RunConfig(
     train=TrainConfig(rounds=12, checkpoint_every=2),
     partition=PartitionConfig(options={"shots": 4}),
 )
-scales = {"smoke": Grid(base, {"seed": (0, 1, 2)})}
+scales = {"smoke": Grid(base, {"seed": (0, 1)})}
 EXPERIMENTS.register("own")(Experiment("own", "Own training", "none", ("fedavg", "local"), scales, train=train))
 """
 
@@ -126,7 +126,9 @@ def test_a_run_gets_its_part_of_a_gpu(connected: Cluster, tmp_path: Path, fake_r
         (Path(str(config.out)) / "gpu.txt").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
         fake_run(config)
 
+    before = signal.getsignal(signal.SIGTERM)
     sweep("demo", out=tmp_path / "a", backend="ray", train=run, methods="fedcl", gpus_per_run=0.25)
+    assert signal.getsignal(signal.SIGTERM) == before
     assert [path.read_text() for path in tmp_path.glob("a/*/gpu.txt")] == ["0"] * 3
     with pytest.raises(ConfigError, match="^gpus-per-run: no machine of the Ray cluster has 2 GPUs beside 1 CPUs$"):
         sweep("demo", out=tmp_path / "b", backend="ray", train=run, gpus_per_run=2)
@@ -134,17 +136,13 @@ def test_a_run_gets_its_part_of_a_gpu(connected: Cluster, tmp_path: Path, fake_r
         sweep("demo", out=tmp_path / "c", backend="ray", train=run, set={"processes": 2})
 
 
-def test_a_cluster_that_is_not_there(
-    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setenv("RAY_gcs_rpc_server_connect_timeout_s", "1")
-    with pytest.raises(ConfigError, match=r"^backend: the Ray cluster does not answer \(127.0.0.1:1: .*\)$"):
-        sweep("demo", out=tmp_path, backend="ray", train=fake_run)
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-
-
 # Without a cluster ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"^backend: the Ray cluster does not answer \(127.0.0.1:1: ConnectionRefus"):
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run)
 
 
 def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,14 +231,15 @@ def in_the_middle(sweep: subprocess.Popen[str], out: Path, node: Node | None = N
             here = not gone(process_of(path.parent)) and (node is None or process_of(path.parent) in node.pids())
             if here and 3 <= len(path.read_bytes().splitlines()) <= 8 and not (path.parent / SUMMARY).exists():
                 return path.parent
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"no run at work: {sweep.communicate()}")
 
 
 def finished(sweep: subprocess.Popen[str]) -> list[str]:
     """What a sweep that ends well says on stderr."""
-    _, said = sweep.communicate(timeout=180)
+    printed, said = sweep.communicate(timeout=180)
     assert sweep.returncode == 0, said
+    assert printed.startswith("Accuracy in %") and "raylet" not in printed
     return said.splitlines()
 
 
@@ -270,7 +269,7 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(connected: Cluster, t
     """A sweep is stopped and started again, loses a worker, then a node: its results are those of loky."""
     (tmp_path / "own.py").write_text(PLUGIN)
     out, words = tmp_path / "ray", ("--backend", "ray", "--out", "ray")
-    assert len(finished(start(tmp_path, "--jobs", "2", "--out", "loky"))) == 6
+    assert len(finished(start(tmp_path, "--jobs", "2", "--out", "loky"))) == 4
 
     stopped = start(tmp_path, *words)
     kept = in_the_middle(stopped, out)
@@ -290,7 +289,7 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(connected: Cluster, t
     for what, run in (("process", worker), ("machine", node)):
         assert any(line.endswith(f"the {what} of run {run.name} is lost; it is tried again") for line in lines), lines
     found = results(out)
-    assert found == results(tmp_path / "loky") and len(found) == 6
+    assert found == results(tmp_path / "loky") and len(found) == 4
     reported = [line.split(", ")[-2] for line in lines if ", accuracy " in line]
     assert sorted(reported) == sorted(found), "each is reported once"
     for run in (kept, worker, node):
