@@ -242,7 +242,7 @@ def _connected() -> Iterator[None]:
     try:
         _knock(os.environ.get("RAY_ADDRESS", ""))
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
         raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {one_line(error)})") from None
     finally:

@@ -25,7 +25,7 @@ from semcom.files import METRICS, SUMMARY
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import BusyError, read_summary
 from semcom.runs.stop import STATUS
-from tests.experiments.clusters import Cluster, Node, cluster
+from tests.experiments.clusters import OPEN, Cluster, Node, cluster
 from tests.processes import gone
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'semcom[ray]'")
@@ -70,7 +70,8 @@ def two_nodes() -> Iterator[Cluster]:
 
 @pytest.fixture
 def connected(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setenv("RAY_ADDRESS", two_nodes.address)
+    for name, value in {**OPEN, "RAY_ADDRESS": two_nodes.address}.items():
+        monkeypatch.setenv(name, value)
     return two_nodes
 
 
