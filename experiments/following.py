@@ -54,7 +54,7 @@ class Following:
     """
 
     def __init__(self, waiting: Mapping[str, Resolved], jobs: int) -> None:
-        self._jobs = jobs
+        self.jobs = jobs
         self._before = {key: mark for key, config in waiting.items() if (mark := _mark(run_folder(config)))}
         self._first = {key: _last_round(run_folder(waiting[key])) for key in self._before}
         self.seen: dict[str, Running] = {}
@@ -70,7 +70,7 @@ class Following:
         for run in self.seen.values():
             if run.key not in waiting and run.round < run.rounds:
                 run.round, run.latest = run.rounds, now
-        found, ahead = [], self._jobs
+        found, ahead = [], self.jobs
         for key, config in waiting.items():
             run = self.seen.get(key) or self._begun(key, config, now)
             if run is not None:

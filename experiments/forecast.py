@@ -24,7 +24,7 @@ class Forecast:
     """
 
     def __init__(self, runs: Mapping[str, Resolved], jobs: int, following: Following) -> None:
-        self._jobs, self._following = max(1, min(jobs, len(runs))), following
+        self.jobs, self._following = jobs, following
         self._kinds = {key: kind(config) for key, config in runs.items()}
         self._work = {key: work(config) for key, config in runs.items()}
         self._to_do = {key: 1 - following.first(key) / config.train.rounds for key, config in runs.items()}
@@ -48,7 +48,7 @@ class Forecast:
                 to_come.append(whole * self._to_do[key])
             else:
                 at_work.append(max(0.0, whole * (1 - run.round / run.rounds) - (now - run.latest)))
-        return _in_turn(at_work, to_come, self._jobs)
+        return _in_turn(at_work, to_come, min(self.jobs, len(self._work)))
 
     def _paces(self, failed: Collection[str]) -> dict[object, float]:
         """Return kind -> seconds per unit of work, of the kinds of which some has been done."""
@@ -64,7 +64,7 @@ class Forecast:
         left, seen = {*waiting, *failed}, self._following.seen
         ended = sum(self._work[key] * self._to_do[key] for key in self._work if key not in left)
         done = ended + sum(seen[key].share * self._work[key] for key in waiting if key in seen)
-        return now * self._jobs / done if done else None
+        return now * min(self.jobs, len(self._work)) / done if done else None
 
 
 def _in_turn(at_work: list[float], to_come: list[float], jobs: int) -> float:

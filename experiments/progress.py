@@ -55,6 +55,10 @@ class SweepProgress:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
+    def at_a_time(self, jobs: int) -> None:
+        """Take note of how many runs a cluster has room for, which is known once it is reached."""
+        self._following.jobs = self._forecast.jobs = jobs
+
     def waiting(self) -> list[RunConfig]:
         """Return the runs that have left neither a summary nor an error."""
         return list(self._waiting.values())

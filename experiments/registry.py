@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from channels.registry import Registry
-from experiments.base import Experiment
-from semcom.config import ConfigError
+from experiments.base import Experiment, Train
+from semcom.config import ConfigError, RunConfig
 from semcom.registry import find
 from semcom.runs.plugins import absolute, load_plugins
 
@@ -40,6 +42,33 @@ def experiment(name: str) -> Experiment:
             several.
     """
     return find(EXPERIMENTS, declared_in(name) if name.endswith(".py") else name)
+
+
+@dataclass(frozen=True)
+class OwnTrain:
+    """The training function of an experiment that a plug-in declares, for processes that have not loaded it.
+
+    They could not import its module; so they load the plug-in and take the function from the experiment.
+    """
+
+    name: str
+    """Of the experiment."""
+    plugin: str
+    """The Python file or module that declares it."""
+
+    def __call__(self, config: RunConfig) -> object:
+        """Carry out one run."""
+        load_plugins((self.plugin,))
+        train = find(EXPERIMENTS, self.name).train
+        assert train is not None
+        return train(config)
+
+
+def own_train(declared: Experiment) -> Train | None:
+    """Return the training function of an experiment, for any process; None where it has none of its own."""
+    source = EXPERIMENTS.source(declared.name)
+    known = source is not None and find(EXPERIMENTS, declared.name).train is declared.train
+    return OwnTrain(declared.name, source) if declared.train and source and known else declared.train
 
 
 def declared_in(file: str) -> str:

@@ -18,6 +18,7 @@ from experiments.outcome import is_finished, left_error, run_folder
 from experiments.owner import OWNER, another_sweep, at_work, held_by
 from experiments.parallel import carry_out, check_workers
 from experiments.plan import Plan, planned
+from experiments.registry import own_train
 from experiments.request import asked
 from experiments.shard import Shard, read_shard
 from semcom.config import ConfigError, RunConfig, RunError
@@ -59,8 +60,9 @@ def sweep(
     vary: Mapping[str | tuple[str, ...], Any] | None = None,
     plugins: Sequence[str] = (),
     shard: str | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     backend: str = "loky",
+    gpus_per_run: float | None = None,
     out: Path | str | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
@@ -81,8 +83,10 @@ def sweep(
         vary: dotted field, or a tuple of joint ones, -> values, in the place of those of the experiment or beside them.
         plugins: Python files or modules that all runs load.
         shard: the part of the grid that is carried out, such as "3/16" (None: all of it).
-        jobs: largest number of runs at a time, each on one thread. With 1 they run in this process.
-        backend: loky (this machine) or ray.
+        jobs: largest number of runs at a time, each on one thread (None: with loky 1, with ray as many as fit). With
+            loky, one at a time runs in this process.
+        backend: loky (this machine) or ray (a cluster, see docs/cluster.md).
+        gpus_per_run: GPUs that ray keeps for each run, or a part of one (None: none, and runs see no GPU).
         out: folder of the results (None: results/<name>-<scale>; a study without a name needs one).
         train: function that carries out one run (None: the experiment's own, or `semcom.run`).
         limit_minutes: time after which a run is stopped; it counts as failed, and the same call goes on where it
@@ -96,35 +100,45 @@ def sweep(
         RunError: a run failed. The others have finished and the table is written, with the failed run in it.
     """
     part = None if shard is None else read_shard(shard)
-    check_workers(jobs, backend)
+    check_workers(jobs, backend, gpus_per_run)
     plan = planned(name, scale, asked(methods, seeds, set, vary), plugins, out)
-    return execute(plan, part, jobs=jobs, backend=backend, train=train, limit_minutes=limit_minutes)
+    return execute(
+        plan, part, jobs=jobs, backend=backend, gpus_per_run=gpus_per_run, train=train, limit_minutes=limit_minutes
+    )
 
 
 def execute(
     plan: Plan,
     shard: Shard | None = None,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
     backend: str = "loky",
+    gpus_per_run: float | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    check_workers(jobs, backend)
+    check_workers(jobs, backend, gpus_per_run)
     require("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    jobs = max(1, min(jobs, sum(not is_finished(config) for config in share.values())))
-    if jobs > 1 and backend == "loky":
-        from semcom.runs.limits import check_processes  # imports torch
+    if backend == "loky":
+        jobs = max(1, min(jobs or 1, sum(not is_finished(config) for config in share.values())))
+        if jobs > 1:
+            from semcom.runs.limits import check_processes  # imports torch
 
-        check_processes("jobs", jobs)
+            check_processes("jobs", jobs)
     check_data(share.values())
-    carry = train or plan.experiment.train or semcom.run
+    carry = train or own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
     with at_work(plan.folder, shard, partial(_settle, plan)):
         errors = carry_out(
-            share, jobs=jobs, backend=backend, train=carry, limit_minutes=limit_minutes, labels=plan.labels
+            share,
+            jobs=jobs,
+            backend=backend,
+            gpus_per_run=gpus_per_run,
+            train=carry,
+            limit_minutes=limit_minutes,
+            labels=plan.labels,
         )
         missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
         if shard is None or not missing:

@@ -79,12 +79,15 @@ class SweepFlags:
     """Show the runs and an estimate of the time that they take on this machine, and train nothing."""
     shard: str | None = None
     """Part of the grid that is carried out, such as 3/16: one job of a batch system's array (None: all of it)."""
-    jobs: int = 1
-    """Largest number of runs that train at the same time, each in a process of its own."""
+    jobs: int | None = None
+    """Largest number of runs that train at the same time, each in a process of its own (None: 1; with ray as many as
+    the cluster has CPUs and GPUs for)."""
     limit_minutes: float | None = None
     """Minutes after which a run is stopped; the same command goes on where it stopped (None: none)."""
     backend: Literal["loky", "ray"] = "loky"
-    """loky: processes of this machine; ray: a cluster (needs the extra `ray`)."""
+    """loky: processes of this machine; ray: a cluster (needs the extra `ray`), see docs/cluster.md."""
+    gpus_per_run: float | None = None
+    """GPUs that ray keeps for each run: 1, or a part of one, such as 0.25 (None: none)."""
     out: str | None = None
     """Folder of the results, which may hold some of them already (None: results/EXPERIMENT-SCALE)."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None

@@ -209,7 +209,7 @@ def sweep(words: list[str]) -> None:
         load_plugins(early.plugins)
         declared = None if early.name is None else experiment(early.name)
         wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
-        check_workers(wanted.jobs, wanted.backend)
+        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
         request = asked(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _logging(early.log_level):
@@ -217,7 +217,7 @@ def sweep(words: list[str]) -> None:
             plan = planned(early.name, wanted.scale, request, early.plugins, wanted.out)
             drawings = drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
-            _dry_run(plan, shard, wanted.jobs)
+            _dry_run(plan, shard, wanted.jobs or 1)
         else:
             _execute(plan, shard, wanted, drawings)
 
@@ -233,8 +233,8 @@ def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any])
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from experiments.sweep import execute
 
-    limit = wanted.limit_minutes
-    table = execute(plan, shard, jobs=wanted.jobs, backend=wanted.backend, limit_minutes=limit)
+    names = ("jobs", "backend", "gpus_per_run", "limit_minutes")
+    table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:

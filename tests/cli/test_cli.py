@@ -176,6 +176,15 @@ BAD: list[tuple[str, str]] = [
     ("sweep demo --jobs 0", "jobs: 0 is not a whole number of at least 1"),
     ("sweep demo --jobs two", "jobs: 'two' is not a whole number"),
     ("sweep demo --backend dask", "backend: 'dask' is not one of loky, ray"),
+    (
+        "sweep demo --gpus-per-run 0.5",
+        "gpus-per-run: 0.5 is for the backend ray; leave it out, or give --backend ray",
+    ),
+    ("sweep demo --backend ray --gpus-per-run 0", "gpus-per-run: 0.0 is not a positive number"),
+    (
+        "sweep demo --backend ray --gpus-per-run 1.5",
+        "gpus-per-run: 1.5 is neither a part of a GPU nor whole ones; give 0.5, 1 or 2",
+    ),
     ("sweep demo --config c.json", "--config: no such flag"),
     ("sweep demo --data.root", "data.root: no value is given"),
     ("figure", "figure: none is given"),
@@ -501,7 +510,7 @@ def test_sweep_draws_the_figure_of_its_table(
     monkeypatch.setattr(figures, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0
-    chosen = {"jobs": 2, "backend": "loky", "limit_minutes": 30.0}
+    chosen = {"jobs": 2, "backend": "loky", "gpus_per_run": None, "limit_minutes": 30.0}
     assert calls == [((None,), chosen), (("demo",), {"results": table.parent, "out": table.parent})]
     assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
 

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,62 @@ def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
     assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
+
+
+OWN = """
+from pathlib import Path
+
+from experiments.base import Experiment, Grid
+from experiments.registry import EXPERIMENTS
+from semcom import PartitionConfig, RunConfig
+from semcom.config import run_hash
+from semcom.runs.folder import write_summary
+
+ACCURACY = 0.25
+
+
+def train(config):
+    write_summary(Path(config.out), {"accuracy": ACCURACY, "hash": run_hash(config)})
+
+
+base = RunConfig(partition=PartitionConfig(options={"shots": 5}))
+scales = {"smoke": Grid(base, {"seed": (0, 1)})}
+EXPERIMENTS.register("NAME")(Experiment("NAME", "", "none", ("fedavg",), scales, train=train))
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_plugins_training_function_reaches_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """They cannot import it by the name of its module, so they load the plug-in."""
+    monkeypatch.setattr(EXPERIMENTS, "_added", dict(EXPERIMENTS._added))
+    file = tmp_path / "own.py"
+    name = f"own-train-{named}"  # the workers of one test are those of the next
+    file.write_text(OWN.replace("NAME", name))
+    if named:
+        sweep(name, plugins=(str(file),), out=tmp_path / "r", jobs=2)
+    else:
+        sweep(str(file), out=tmp_path / "r", jobs=2)
+    assert list(read_table(tmp_path / "r")["accuracy"]) == [0.25, 0.25]
+
+
+def test_of_lokys_warnings_that_of_a_new_worker_is_left_out(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = parallel._Parallel.__call__
+
+    def call(self: Any, calls: Any) -> Any:
+        text = "A worker stopped while some jobs were given to the executor. This can be caused by a memory leak."
+        warnings.warn(text, UserWarning, stacklevel=1)
+        warnings.warn("A worker is slow", UserWarning, stacklevel=1)
+        return ours(self, calls)
+
+    monkeypatch.setattr(parallel._Parallel, "__call__", call)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sweep("demo", out=tmp_path, train=fake_run)
+    assert [str(each.message) for each in said if each.category is UserWarning] == ["A worker is slow"]
 
 
 def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
@@ -423,7 +480,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing(
             def full(folder: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("experiments.parallel._probe", full)
+            monkeypatch.setattr("experiments.attempt.probe", full)
             raise RunError("round 3: checkpoint.pt: No space left on device")
         fake_run(config)
 
