@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
-import subprocess
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import semcom
 from experiments import cluster as on_ray
 from experiments.plan import planned
 from experiments.progress import SweepProgress
 from experiments.request import asked
 from experiments.results import read_table
-from experiments.sweep import sweep
+from experiments.sweep import check_data, sweep
+from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError, to_dict
 from semcom.files import METRICS, SUMMARY
 from semcom.runs.checkpoint import load
@@ -28,10 +31,13 @@ from semcom.runs.stop import STATUS
 from tests.experiments.clusters import OPEN, Cluster, Node, cluster
 from tests.processes import gone
 
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # as `cluster` sets it before it imports Ray
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'semcom[ray]'")
 pytestmark = pytest.mark.slow
 
 Run = Callable[[RunConfig], None]
+REAL = {"semcom.resolve": semcom.resolve, "experiments.sweep.check_data": check_data}
+"""What the stand-ins of conftest.py take the place of."""
 CLOCKS = ("seconds", "samples_per_second", "commit")
 PLUGIN = """
 import os
@@ -78,8 +84,12 @@ def connected(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 # Stand-ins for training ----------------------------------------------------------------------------------------------
 
 
-def test_runs_end_in_all_ways(connected: Cluster, tmp_path: Path, fake_run: Run) -> None:
+def test_runs_end_in_all_ways(
+    connected: Cluster, tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One raises, one kills its worker each time, one only once, one takes too long; the others are done."""
+
+    monkeypatch.setattr(on_ray, "TRIES", 1)
 
     def run(config: RunConfig) -> None:
         case = (config.method, config.channel.snr_db)
@@ -103,7 +113,7 @@ def test_runs_end_in_all_ways(connected: Cluster, tmp_path: Path, fake_run: Run)
     assert errors.pop(("fedcl", 9.0)).startswith("the process ended without a result: WorkerCrashedError: ")
     assert not errors
     tried = {at: (tmp_path / key / "began.txt").read_text().splitlines() for at, key in frame["hash"].items()}
-    assert tried.pop(("fedcl", 9.0)) == [""] * (1 + on_ray.TRIES), "no run sees a GPU"
+    assert tried.pop(("fedcl", 9.0)) == [""] * 2, "no run sees a GPU"
     assert tried.pop(("fedcl", 18.0)) == [""] * 2 and all(lines == [""] for lines in tried.values())
 
 
@@ -213,10 +223,24 @@ def test_devices_that_ray_does_not_give(
 # Real runs -----------------------------------------------------------------------------------------------------------
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Starts the sweep of the plug-in, whose path is relative."""
-    command = [sys.executable, "-m", "semcom", "sweep", "own.py", *words]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def carried_out(*words: str, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, str, str]:
+    """Status and output of a sweep of the plug-in, in this process; another thread looks at it meanwhile."""
+    found: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            meanwhile()
+        except BaseException as error:  # said by the test, not by the thread
+            found.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()) as said:
+        status = cli.main(["sweep", "own.py", *words])
+    thread.join()
+    if found:
+        raise AssertionError(said.getvalue()) from found[0]
+    return status, printed.getvalue(), said.getvalue()
 
 
 def process_of(run: Path) -> int:
@@ -224,24 +248,16 @@ def process_of(run: Path) -> int:
     return int((run / "began.txt").read_text().splitlines()[-1].split()[0])
 
 
-def in_the_middle(sweep: subprocess.Popen[str], out: Path, node: Node | None = None) -> Path:
+def in_the_middle(out: Path, node: Node | None = None) -> Path:
     """The folder of a run that has some of its rounds behind it and some before it, on this node."""
     deadline = time.monotonic() + 120
-    while sweep.poll() is None and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         for path in out.glob(f"*/{METRICS}"):
             here = not gone(process_of(path.parent)) and (node is None or process_of(path.parent) in node.pids())
             if here and 3 <= len(path.read_bytes().splitlines()) <= 8 and not (path.parent / SUMMARY).exists():
                 return path.parent
         time.sleep(0.05)
-    raise AssertionError(f"no run at work: {sweep.communicate()}")
-
-
-def finished(sweep: subprocess.Popen[str]) -> list[str]:
-    """What a sweep that ends well says on stderr."""
-    printed, said = sweep.communicate(timeout=180)
-    assert sweep.returncode == 0, said
-    assert printed.startswith("Accuracy in %") and "raylet" not in printed
-    return said.splitlines()
+    raise AssertionError("no run at work")
 
 
 def results(out: Path) -> dict[str, Any]:
@@ -266,34 +282,45 @@ def _tensors(state: Any) -> Any:
     return state.tolist() if hasattr(state, "tolist") else None
 
 
-def test_signals_and_lost_workers_and_nodes_cost_no_result(connected: Cluster, tmp_path: Path) -> None:
-    """A sweep is stopped and started again, loses a worker, then a node: its results are those of loky."""
-    (tmp_path / "own.py").write_text(PLUGIN)
-    out, words = tmp_path / "ray", ("--backend", "ray", "--out", "ray")
-    assert len(finished(start(tmp_path, "--jobs", "2", "--out", "loky"))) == 4
+def test_signals_and_lost_workers_and_nodes_cost_no_result(
+    connected: Cluster, tmp_path: Path, own_names: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep is stopped and started again, loses a worker, then a node: its results are those without Ray."""
+    for name, real in REAL.items():
+        monkeypatch.setattr(name, real)
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(PLUGIN)
+    out, words, seen = tmp_path / "ray", ("--backend", "ray", "--out", "ray"), dict[str, Any]()
+    assert carried_out("--out", "here")[0] == 0
 
-    stopped = start(tmp_path, *words)
-    kept = in_the_middle(stopped, out)
-    at_work = process_of(kept)
-    stopped.send_signal(signal.SIGTERM)
-    _, said = stopped.communicate(timeout=30)
-    assert stopped.returncode == STATUS and said.endswith("semcom: stopped by SIGTERM\n"), said
-    assert gone(at_work, 10)
+    def stop() -> None:
+        seen["kept"] = in_the_middle(out)
+        seen["process"] = process_of(seen["kept"])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    status, _, first = carried_out(*words, meanwhile=stop)
+    kept = seen["kept"]
+    assert status == STATUS and first.endswith("semcom: stopped by SIGTERM\n"), first
+    assert gone(seen["process"], 10)
     assert load(kept / "checkpoint.pt")["progress"]["round"] == len((kept / METRICS).read_bytes().splitlines()) >= 3
 
-    again = start(tmp_path, *words)
-    worker = in_the_middle(again, out, connected.head)
-    os.kill(process_of(worker), signal.SIGKILL)
-    node = in_the_middle(again, out, connected.other)
-    connected.other.kill()
-    lines = [*said.splitlines(), *finished(again)]
-    for what, run in (("process", worker), ("machine", node)):
+    def lose() -> None:
+        seen["worker"] = in_the_middle(out, connected.head)
+        os.kill(process_of(seen["worker"]), signal.SIGKILL)
+        seen["node"] = in_the_middle(out, connected.other)
+        connected.other.kill()
+
+    status, printed, second = carried_out(*words, meanwhile=lose)
+    assert status == 0, second
+    assert printed.startswith("Accuracy in %") and "raylet" not in printed
+    lines = [*first.splitlines(), *second.splitlines()]
+    for what, run in (("process", seen["worker"]), ("machine", seen["node"])):
         assert any(line.endswith(f"the {what} of run {run.name} is lost; it is tried again") for line in lines), lines
     found = results(out)
-    assert found == results(tmp_path / "loky") and len(found) == 4
+    assert found == results(tmp_path / "here") and len(found) == 4
     reported = [line.split(", ")[-2] for line in lines if ", accuracy " in line]
     assert sorted(reported) == sorted(found), "each is reported once"
-    for run in (kept, worker, node):
+    for run in (kept, seen["worker"], seen["node"]):
         began = (run / "began.txt").read_text().splitlines()
         assert len(began) >= 2 and {line.split()[1] for line in began} == {"1"}, "one thread"
     assert all([line["round"] for line in rounds] == list(range(1, 13)) for _, rounds, _ in found.values())

@@ -12,7 +12,6 @@ import pytest
 
 from experiments.owner import at_work
 from experiments.plan import planned
-from experiments.registry import EXPERIMENTS
 from experiments.request import asked
 from experiments.results import read_table
 from experiments.shard import Shard, read_shard
@@ -20,7 +19,6 @@ from experiments.sweep import sweep
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.methods.registry import METHODS
 
 Run = Callable[[RunConfig], None]
 SNR = "channel.snr_db"
@@ -243,13 +241,6 @@ for name in {names}:
                    {{"smoke": Grid(base, {{"seed": {seeds}}})}})
     )
 """
-
-
-@pytest.fixture
-def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    for registry in (EXPERIMENTS, METHODS):
-        monkeypatch.setattr(registry, "_added", dict(registry._added))
-        monkeypatch.setattr(registry, "_sources", dict(registry._sources))
 
 
 def test_a_file_declares_a_study(own_names: None, tmp_path: Path, fake_run: Run) -> None:
