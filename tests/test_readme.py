@@ -71,12 +71,17 @@ def sections() -> dict[str, list[Block]]:
     return found
 
 
+IMPORTED = re.compile(r"^import time:.*\| +(torch|torch\._dynamo|sympy|sklearn|torchvision|sionna)$", re.MULTILINE)
+"""A line about an import that takes a second or more; a usual run does without all of them but torch."""
+
+
 def shell(block: str, folder: Path) -> str:
-    """What a bash block prints; it has to succeed."""
+    """What a bash block prints; it has to succeed, and to begin soon."""
     scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = os.environ | {"PATH": scripts, "OMP_NUM_THREADS": "1"}
+    env = os.environ | {"PATH": scripts, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
     done = subprocess.run(["bash", "-ec", block], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{block}\n{done.stderr}"
+    assert IMPORTED.findall(done.stderr) == ["torch"]
     return done.stdout
 
 

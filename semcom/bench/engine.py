@@ -19,6 +19,7 @@ from semcom.bench.plain import Network
 from semcom.bench.rounds import in_turns
 from semcom.bench.workloads import Workload, variants
 from semcom.config.checks import require
+from semcom.models.meta import on_meta
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {
@@ -105,7 +106,7 @@ def flops_per_sample(workload: Workload) -> float:
     Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
     optimiser) counts nothing, so the share of the peak that follows is a lower bound.
     """
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+    with on_meta(), torch.random.fork_rng(devices=[]):
         network = Network(workload)
         images = torch.empty(workload.batch, 3, 32, 32)
         labels = torch.zeros(workload.batch, dtype=torch.int64)

@@ -6,13 +6,13 @@ import ast
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
 import textwrap
 import typing
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import tyro
@@ -32,7 +32,8 @@ ALIASES: Mapping[type, Mapping[str, str]] = {FinishConfig: {"kind": "--finish"}}
 """Section -> its field -> a shorter flag for it."""
 
 
-def docstrings(cls: type) -> dict[str, str]:
+@functools.cache
+def docstrings(cls: type) -> Mapping[str, str]:
     """Return the docstring below each field of a dataclass or its bases, as one line; nothing without a source."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
@@ -73,8 +74,8 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden:
         extra: further flags, name -> (type, default).
         hidden: fields that are no flags.
     """
-    cls, known = type(part), docstrings(type(part))
-    hints = typing.get_type_hints(cls, include_extras=True)
+    cls: type = type(part)
+    known, hints = docstrings(cls), typing.get_type_hints(cls, include_extras=True)
     made: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
@@ -91,7 +92,9 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden:
             shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})", aliases=aliases)
             made.append((field.name, Annotated[REPEATED.get(field.name, hints[field.name]), shape], value))
     made += [(name, *spec) for name, spec in (extra or {}).items()]
-    entries = [(n, hint, dataclasses.field(default_factory=partial(copy.copy, value))) for n, hint, value in made]
+    entries = [
+        (n, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))) for n, hint, value in made
+    ]
     text = inspect.cleandoc(cls.__doc__ or "")
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace={"__doc__": text})()
 

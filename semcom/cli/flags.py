@@ -250,6 +250,7 @@ def parse(
                 default=start,
                 return_unknown_args=True,
                 registry=_types(),
+                config=(tyro.conf.HelptextFromCommentsOff,),  # comments take long to find, and flags have their texts
             )
     except SystemExit as stop:
         if stop.code in (0, None) or isinstance(stop, Stopped):

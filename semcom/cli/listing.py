@@ -175,9 +175,9 @@ def _files(path: str) -> str:
 
 def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
     """Return an encoder's or a head's docstring, and its size in a usual run."""
-    import torch
+    from semcom.models.meta import on_meta
 
-    with torch.device("meta"):
+    with on_meta():
         count = sum(t.numel() for t in build(*sizes).parameters())
     return [*_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from channels import options
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, RunConfig, TrainConfig, parse_snr
+from semcom.config.declared import declared_types
 from semcom.config.errors import shown
 from semcom.config.options import spelled
 
@@ -114,7 +115,8 @@ def check_types(config: RunConfig) -> None:
 
 def _check_fields(part: Any, prefix: str) -> None:
     """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
-    for name, hint in typing.get_type_hints(type(part)).items():
+    cls: type = type(part)
+    for name, hint in declared_types(cls).items():
         value = getattr(part, name)
         if not dataclasses.is_dataclass(hint) and not _fits(value, hint):
             several = f"; write [{shown(value)}]" if _fits((value,), hint) else ""

@@ -6,10 +6,10 @@ import dataclasses
 import hashlib
 import json
 import re
-import typing
 from collections.abc import Mapping
 from typing import Any
 
+from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
 from semcom.config.misplaced import no_such_field, not_a_section
@@ -63,7 +63,7 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
     if not isinstance(values, Mapping):
         raise ConfigError(not_a_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
-    built, hints = {}, typing.get_type_hints(cls)
+    built, hints = {}, declared_types(cls)
     for name, value in values.items():
         if not isinstance(name, str) or name not in known:
             raise ConfigError(no_such_field(cls, prefix, name, value))

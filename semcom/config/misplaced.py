@@ -7,6 +7,7 @@ import difflib
 import typing
 from typing import Any
 
+from semcom.config.declared import declared_types
 from semcom.config.errors import shown
 
 
@@ -41,7 +42,7 @@ def _place(cls: type, name: str, value: Any) -> str:
 def not_a_section(cls: type, name: str, value: Any) -> str:
     """Return the error message for a value in the place of a section, such as the text that its first field takes."""
     first = dataclasses.fields(cls)[0].name
-    hint = typing.get_type_hints(cls)[first]
+    hint = declared_types(cls)[first]
     accepted = (hint, *typing.get_args(hint))
     taken = isinstance(value, str) and (str in accepted or value in accepted)
     instead = f"; write {cls.__name__}({first}={value!r}) or {{{first!r}: {value!r}}}" if taken else ""

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from channels import options as channel_options
 from channels.options import Rule
+from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError, NoEffect, shown
 
 Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
@@ -43,7 +44,7 @@ def build_options(
         ConfigError: `given` is something else, or has a field that the owner does not take.
     """
     known = [f.name for f in dataclasses.fields(cls)]
-    hints = typing.get_type_hints(cls)
+    hints = declared_types(cls)
     if type(given) is cls:
         values = {name: getattr(given, name) for name in known}
         plainer = {name: plain(value, hints[name]) for name, value in values.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import socket
@@ -30,18 +31,27 @@ def digits(root: str | None = None) -> Dataset:
     """
     del root
     import torch
-    from sklearn.datasets import load_digits
 
-    source: Any = load_digits()
-    small = torch.from_numpy(source.images).unsqueeze(1) * (255 / 16)
+    values = _digits()
+    small = torch.from_numpy(values[:, :-1]).reshape(-1, 1, 8, 8) * (255 / 16)
     large = torch.nn.functional.interpolate(small, size=(SIDE, SIDE), mode="bilinear").round().to(torch.uint8).numpy()
-    labels = source.target.astype(np.int64)
+    labels = values[:, -1].astype(np.int64)
     order = np.random.default_rng(0).permutation(len(labels))
     members = [order[labels[order] == c] for c in range(10)]
     test = np.sort(np.concatenate([m[: round(len(m) / 5)] for m in members]))
     train = np.setdiff1d(order, test)
     order = np.concatenate([train, test])
     return Dataset("digits", large[order], labels[order], len(train), DIGITS)
+
+
+def _digits() -> np.ndarray:
+    """Return scikit-learn's digits `[1797, 65]`: 64 pixels from 0 to 16, and the label.
+
+    Its file is read without scikit-learn, which takes longer to import than a small run.
+    """
+    package = importlib.util.find_spec("sklearn")
+    assert package is not None and package.origin is not None, "scikit-learn is a dependency"
+    return np.loadtxt(Path(package.origin).with_name("datasets") / "data" / "digits.csv.gz", delimiter=",")
 
 
 _PLACES = """\

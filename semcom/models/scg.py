@@ -21,7 +21,7 @@ class SCG(nn.Module):
 
     def __init__(self, classes: int, features: int) -> None:
         super().__init__()
-        self.register_buffer("vectors", torch.randn(classes, features))
+        self.register_buffer("vectors", nn.init.normal_(torch.empty(classes, features)))
         self.layers = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, features))
 
     def forward(self) -> Tensor:

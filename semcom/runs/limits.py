@@ -36,6 +36,7 @@ from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.precision import dtype_of
 from semcom.methods.parts.classifiers import is_classifier, is_head
 from semcom.methods.registry import METHODS
+from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
 from semcom.models.registry import HEADS, build_encoder
 
@@ -184,7 +185,7 @@ def _head_numbers(config: Resolved, kind: str | None, federation: Federation) ->
 def _counted(parts: Callable[[], Mapping[str, nn.Module]], part: Prefix, names: str, sizes: str) -> int:
     """Count parameters and buffers of a part of what `parts` makes; `names` and `sizes` are for the error."""
     try:
-        with torch.device("meta"), global_draws("size"):
+        with on_meta(), global_draws("size"):
             made = {prefix: own_layers(module).state_dict() for prefix, module in parts().items()}
     except ConfigError:
         raise

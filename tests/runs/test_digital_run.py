@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semcom import run
-from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, FinishConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.methods.registry import METHODS
 from tests.worlds import divided, linked
 
@@ -27,7 +27,8 @@ BASE = RunConfig(
 def test_it_trains_and_tests_in_any_chunks(method: str) -> None:
     """Clients with different numbers of samples, so with padding: the same losses and answers to the last digits."""
     channel = dataclasses.replace(BASE.channel, downlink_snr_db=12.0 if METHODS.get(method).split else None)
-    base = dataclasses.replace(BASE, method=method, channel=channel)
+    finish = FinishConfig(epochs=None if METHODS.get(method).finishing is None else 2)
+    base = dataclasses.replace(BASE, method=method, channel=channel, finish=finish)
     one, all_ = (run(dataclasses.replace(base, chunk=chunk)) for chunk in (1, 3))
     for row, same in zip(one.metrics, all_.metrics, strict=True):
         assert row["loss"] == pytest.approx(same["loss"], rel=1e-9)

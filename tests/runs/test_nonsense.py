@@ -216,7 +216,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "channel": {"kind": kind, "options": {}},
         "air": {},
         "train": worlds.used(method, schedule),
-        "finish": {},
+        "finish": {} if METHODS.get(method).finishing is None else {"epochs": 2},
         **{"clients": draw(st.integers(1, 4)), "device": "cpu", "new_steps": 2},
     }
     if draw(st.integers(0, 3)) == 0:

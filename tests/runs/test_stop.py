@@ -407,7 +407,7 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 def on_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The summary of a run on two processes that nobody stops."""
     folder = tmp_path_factory.mktemp("two")
-    subprocess.run([*TWO, str(folder)], check=True, capture_output=True, env=ENVIRONMENT)
+    assert cli.main([*LINE.split(), str(folder)]) == 0
     return timeless(read_summary(folder))
 
 
@@ -430,5 +430,5 @@ def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: di
         lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"
         told = "stopped by SIGTERM" if hit == "SIGTERM" else lost
         assert rest[-1] == f"semcom: {told}; last good state: round {len(lines)}, in {tmp_path / CHECKPOINT}"
-    subprocess.run([*TWO, str(tmp_path)], check=True, capture_output=True, env=ENVIRONMENT)
+    assert cli.main([*LINE.split(), str(tmp_path)]) == 0
     assert timeless(read_summary(tmp_path)) == on_two

@@ -21,6 +21,7 @@ from semcom.engine.random import build, global_draws
 from semcom.engine.store.population import Cohort, Population, Prefix, Resting, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
+from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
 from semcom.models.registry import HEADS, build_encoder
 from semcom.models.split import SplitModel
@@ -169,7 +170,7 @@ class Initial:
 
 def _template(factory: Callable[[], M]) -> M:
     """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
-    with torch.device("meta"), global_draws("template"):
+    with on_meta(), global_draws("template"):
         return factory()
 
 

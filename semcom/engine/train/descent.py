@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from channels import Link
 from semcom.engine.store.population import Cohort, Population, in_part
@@ -18,6 +20,9 @@ Project = Callable[[str, Tensor], Tensor]
 
 STEPS = "step"
 """The name of the number of Adam's steps in an optimiser's state."""
+
+Memory = dict[str, dict[str, Tensor]]
+"""What an optimiser remembers: slot -> leaf -> tensor. Of Adam also its steps, one number for each leaf."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,58 @@ class Optimizer:
             return None
         return np.array(self.lr)[ids] / self.base_lr
 
-    def build(self, leaves: list[Tensor]) -> torch.optim.Optimizer:
-        """Build torch's optimiser on stacked leaves; `fused` is its fastest form on CPU and CUDA."""
-        if self.name == "sgd":
-            return torch.optim.SGD(
-                leaves, self.base_lr, momentum=self.momentum, weight_decay=self.weight_decay, fused=True
-            )
-        return torch.optim.Adam(leaves, self.base_lr, weight_decay=self.weight_decay, fused=True)
+    def step(self, leaves: Mapping[str, Tensor], memory: Memory) -> None:
+        """Move stacked leaves along their gradients, in torch's fused form, the fastest on CPU and CUDA.
+
+        Torch's functions, not its classes: those import torch's compiler, which takes two seconds in each process.
+
+        Args:
+            leaves: by name; each has its gradient.
+            memory: of the steps before, empty before the first one; it is brought up to date.
+        """
+        grads = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
+        with torch.no_grad():
+            (self._step_sgd if self.name == "sgd" else self._step_adam)(leaves, grads, memory)
+
+    def _step_sgd(self, leaves: Mapping[str, Tensor], grads: list[Tensor], memory: Memory) -> None:
+        kept = memory.get("momentum_buffer", {})
+        buffers = [kept.get(name) for name in leaves]
+        sgd(
+            [*leaves.values()],
+            grads,
+            buffers,
+            fused=True,
+            lr=self.base_lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
+        for slot in self.slots:
+            memory[slot] = {name: t for name, t in zip(leaves, buffers, strict=True) if t is not None}
+
+    def _step_adam(self, leaves: Mapping[str, Tensor], grads: list[Tensor], memory: Memory) -> None:
+        if not memory:
+            memory |= {slot: {name: torch.zeros_like(t) for name, t in leaves.items()} for slot in self.slots}
+            memory[STEPS] = {name: torch.zeros((), device=t.device) for name, t in leaves.items()}
+        means, squares, steps = ([*memory[slot].values()] for slot in (*self.slots, STEPS))
+        adam(
+            [*leaves.values()],
+            grads,
+            means,
+            squares,
+            [],
+            steps,
+            fused=True,
+            lr=self.base_lr,
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-8,
+            weight_decay=self.weight_decay,
+            amsgrad=False,
+            maximize=False,
+        )
 
 
 class Diverged(Exception):
@@ -124,6 +174,7 @@ class Chunk:
         ids: the clients, `[k]`.
         n: how many are still active.
         leaves: what is trained, `[n, ...]` by name.
+        memory: what the optimiser remembers of them.
         alone: of a chunk of one client all tensors without the client axis, in the same memory.
     """
 
@@ -134,7 +185,7 @@ class Chunk:
         self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in parameters and in_part(n, train)}
         self.alone = self._alone() if len(self.ids) == 1 else None
         self._params: Leaves | None = None
-        self.slots, self.optimizer = optimizer.slots, optimizer.build(list(self.leaves.values()))
+        self.optimizer, self.memory = optimizer, Memory()
         scale = optimizer.scale(self.ids)
         self.scale = None if scale is None else torch.as_tensor(scale, device=self.cohort.device)
         self.n = len(self.ids)
@@ -145,21 +196,23 @@ class Chunk:
         Raises:
             ValueError: it is the state of another optimiser or network.
         """
-        names = {f"{slot}/{name}" for slot in self.slots for name in self.leaves}
+        slots = self.optimizer.slots
+        names = {f"{slot}/{name}" for slot in slots for name in self.leaves}
         if state.tensors.keys() - {STEPS} != names:
             raise ValueError("the optimiser's state is that of another optimiser or network")
-        for name, leaf in self.leaves.items():
-            # In the leaf's order of memory, as a fused optimiser takes for granted.
-            kept = {slot: torch.empty_like(leaf).copy_(state.tensors[f"{slot}/{name}"]) for slot in self.slots}
-            steps = {STEPS: state.tensors[STEPS][0].clone()} if STEPS in state.tensors else {}
-            self.optimizer.state[leaf] = {slot: t.detach() for slot, t in kept.items()} | steps
+        with torch.no_grad():  # in the leaf's order of memory, as a fused optimiser takes for granted
+            self.memory = {
+                slot: {n: torch.empty_like(leaf).copy_(state.tensors[f"{slot}/{n}"]) for n, leaf in self.leaves.items()}
+                for slot in slots
+            }
+        if STEPS in state.tensors:
+            self.memory[STEPS] = {name: state.tensors[STEPS][0].clone() for name in self.leaves}
 
     def remembered(self, state: Cohort) -> Cohort:
         """Return the optimiser's state after the last step, with the names of the `state` that it began with."""
-        memory = self.optimizer.state
-        tensors = {f"{slot}/{name}": memory[leaf][slot] for slot in self.slots for name, leaf in self.leaves.items()}
+        tensors = {f"{slot}/{name}": self.memory[slot][name] for slot in self.optimizer.slots for name in self.leaves}
         if STEPS in state.tensors:
-            tensors[STEPS] = memory[next(iter(self.leaves.values()))][STEPS].reshape(1)
+            tensors[STEPS] = self.memory[STEPS][next(iter(self.leaves))].reshape(1)
         return replace(state, tensors=tensors)
 
     def _alone(self) -> dict[str, Tensor]:
@@ -186,16 +239,10 @@ class Chunk:
         """Leave only the first n clients in training; as prefix views, so that the others do not move by a bit."""
         if n == self.n:
             return
-        for group in self.optimizer.param_groups:
-            group["params"] = [self._cut_leaf(leaf, n) for leaf in group["params"]]
-        self.leaves = dict(zip(self.leaves, self.optimizer.param_groups[0]["params"], strict=True))
+        self.leaves = {name: leaf.detach()[:n].requires_grad_() for name, leaf in self.leaves.items()}
+        for slot in self.memory.keys() - {STEPS}:
+            self.memory[slot] = {name: t[:n] for name, t in self.memory[slot].items()}
         self.n = n
-
-    def _cut_leaf(self, leaf: Tensor, n: int) -> Tensor:
-        view = leaf.detach()[:n].requires_grad_()
-        state = self.optimizer.state.pop(leaf, {})
-        self.optimizer.state[view] = {k: v[:n] if v.shape == leaf.shape else v for k, v in state.items()}
-        return view
 
     def fixed(self) -> dict[str, Tensor]:
         """Return the frozen parameters and the buffers of the active clients."""
@@ -240,7 +287,7 @@ class Chunk:
         """Take one step of the optimiser."""
         leaves = list(self.leaves.values())
         before = None if self.scale is None else [leaf.detach().clone() for leaf in leaves]
-        self.optimizer.step()
+        self.optimizer.step(self.leaves, self.memory)
         if before is not None:
             self._rescale(leaves, before)
 

@@ -1,0 +1,37 @@
+"""Networks without weights: what they are made of, on torch's meta device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+@contextmanager
+def on_meta() -> Iterator[None]:
+    """Make modules on the meta device while the context lasts: shapes and types, no numbers.
+
+    Normal draws are left out. They would change nothing, and their shapes alone would be worked out in Python, by
+    parts of torch's compiler that take two seconds to import.
+    """
+    with torch.device("meta"), _Undrawn():
+        yield
+
+
+class _Undrawn(TorchFunctionMode):
+    """Leaves a tensor that is to be filled with normal draws as it is."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", None) == "normal_":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
