@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.names import metric_name, place_label
 from experiments.statistics import LEVEL, Interval, holm
-from experiments.table import place
 
 UNITLESS = ("jain",)
 """Numbers of a view that are no part of 1, and are not said in percent."""
@@ -66,19 +66,19 @@ class Comparison:
 
     @property
     def supported(self) -> bool:
-        """Whether a difference can be told: zero is outside the interval, and the corrected p-value below 0.05."""
+        """True if a difference can be told: zero is outside the interval, and the corrected p-value below 0.05."""
         return Interval(self.difference, self.low, self.high).excludes_zero and self.p_holm < 1 - LEVEL
 
     @property
     def sentence(self) -> str:
-        """What can be said of the difference, in words that can stand in a paper."""
+        """The difference in words that can stand in a paper."""
         where = self._where()
         values = f"{self._value(self.mean_first)} against {self._value(self.mean_second)}"
         if self.supported:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
             amount = self._amount(abs(self.difference))
             same = f"{amount} {more} accurate than {self.second}"
-            other = f"{amount} {size} in {self.metric} than {self.second}"
+            other = f"{amount} {size} in {metric_name(self.metric)} than {self.second}"
             claim = f"{self.first} is {same if self.metric == 'accuracy' else other}"
         else:
             claim = f"no difference between {self.first} and {self.second} can be told"
@@ -114,7 +114,7 @@ class Comparison:
 
     def _where(self) -> str:
         """Return the point, and the seed if it is one alone, as the beginning of a sentence; nothing for neither."""
-        words = [place(name, value) for name, value in self.point.items()]
+        words = [place_label(name, value) for name, value in self.point.items()]
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         return (f"at {', '.join(words)}, " if words else "") + seed
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.grid import TEST_SNR
 from experiments.words import number
 
 METHODS = {
@@ -42,6 +43,7 @@ FIELDS = {
     "variant": ("method", ""),
     "channel.snr_db": ("SNR", " dB"),
     TEST: ("test SNR", " dB"),
+    TEST_SNR: ("test SNR", " dB"),
     "channel.kind": ("channel", ""),
     "data.name": ("dataset", ""),
     "partition.kind": ("partition", ""),

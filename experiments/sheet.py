@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.names import field_label, is_share, metric_name, place_label, value_label
+from experiments.grid import TEST_SNR
+from experiments.names import TEST, field_label, is_share, metric_name, place_label, value_label
 from experiments.table import markdown
+from semcom.config import ConfigError
 
 if TYPE_CHECKING:
     from experiments.study import Study
@@ -135,7 +137,8 @@ def sheet(
     Args:
         study: it all, or a part.
         rows: fields that make the rows: method, variant, or any other.
-        columns: fields that make the columns (None: those that vary and make no rows).
+        columns: fields that make the columns (None: those that vary and make no rows). With `channel.test_snr_db`
+            there is one for each SNR of the tests.
         at: field -> value, see `Study.where`.
         view: name of a view (None: the headline of each run).
         metric: number of a view.
@@ -146,5 +149,18 @@ def sheet(
     part = study.where(at or {})
     down = part.named("rows", rows)
     across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
+    if TEST_SNR in (*down, *across):
+        down, across = (tuple(TEST if name == TEST_SNR else name for name in names) for names in (down, across))
+        return Sheet(_at_each_snr(part, (*down, *across), view, metric), down, across, metric)
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
     return Sheet(cells, down, across, metric)
+
+
+def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
+    """Return the cells at each SNR that runs were tested at; ConfigError for another number than the accuracy."""
+    if metric != "accuracy":
+        raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give accuracy, or other rows and columns")
+    own = [name for name in fields if name != TEST]
+    part, snrs = study.along(own), sorted(study.snr[TEST].dropna().unique())
+    each = [part.marked(own, view=view, metric=f"at.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
+    return pd.concat(each, ignore_index=True)

@@ -47,7 +47,7 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether there is an interval, and zero is not in it."""
+        """True if there is an interval, and zero is not in it."""
         return self.low > 0 or self.high < 0
 
 

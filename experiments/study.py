@@ -149,7 +149,8 @@ class Study:
     def along(self, fields: Sequence[str]) -> Study:
         """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
         known = ("hash", "method", "variant", "seed", *self.axes)
-        return Study(self.stored, (*self.axes, *dict.fromkeys(name for name in fields if name not in known)))
+        further = dict.fromkeys(name for name in fields if name not in known)
+        return Study(self.stored, (*self.axes, *further), self._place)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 
 from experiments.grid import TEST_SNR
+from experiments.names import FIELDS
 from experiments.results import configuration
 from experiments.statistics import t_interval
 from experiments.words import number
 from semcom.config import ConfigError
 
-UNITS = {"channel.snr_db": ("SNR", " dB"), TEST_SNR: ("test SNR", " dB"), "variant": ("method", "")}
-"""Column -> its name and the unit after its values; any other is shown by its own name."""
+UNITS = {name: FIELDS[name] for name in ("channel.snr_db", TEST_SNR, "variant")}
+"""Column -> its name and the unit after its values; any other is shown by the name that a command takes."""
 NUMBERS = ["accuracy", "std_over_seeds", "std_over_clients", "seeds", "failed"]
 """Columns of cells that are no places in the table."""
 Names = str | Sequence[str]
@@ -222,12 +223,6 @@ def _cell(cell: pd.Series, seeds: bool) -> str:
     spread = cell["std_over_seeds"] if seeds else cell["std_over_clients"]
     text = f"{100 * cell['accuracy']:.1f}" + ("" if pd.isna(spread) else f" ± {100 * spread:.1f}")
     return text + (f" ({cell['failed']} failed)" if cell["failed"] else "")
-
-
-def place(name: str, value: Any) -> str:
-    """Return a varied field with its value in words, such as "SNR 10 dB"."""
-    shown, unit = UNITS.get(name, (name, ""))
-    return f"{shown} {_label(value)}{unit}"
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.names import FIELDS, place_label
 from experiments.repeat import here
-from experiments.table import UNITS, place
 from experiments.words import number
 
 
@@ -44,13 +44,15 @@ def shown(value: Any) -> str:
 
 def heading(field: str) -> str:
     """Return the name of a field with its unit, such as "SNR in dB"."""
-    name, unit = UNITS.get(field, (field, ""))
+    name, unit = FIELDS.get(field, (field, ""))
     return f"{name} in{unit}" if unit else name
 
 
 def placed(point: Mapping[str, Any]) -> str:
-    """Return a point of a study in words, such as "SNR 6 dB, partition.ways 2"."""
-    return ", ".join(place(field, here(value) if isinstance(value, str) else value) for field, value in point.items())
+    """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
+    return ", ".join(
+        place_label(name, here(value) if isinstance(value, str) else value) for name, value in point.items()
+    )
 
 
 def percent(value: Any) -> str:

@@ -23,12 +23,20 @@ import psutil
 from experiments.sweep import sweep
 
 STUDY = {
-    "methods": ("fedavg", "local"),
+    "methods": ("fedavg",),
     "seeds": (0,),
     "vary": {"channel.snr_db": (0.0, 9.0), "partition.ways": (2, 3)},
-    "set": {"clients": 3, "partition.shots": 4, "train.rounds": 8, "train.checkpoint_every": 2, "device": "cpu"},
+    "set": {
+        "clients": 2,
+        "partition.shots": 4,
+        "partition.test_per_class": 4,
+        "model.encoder": "dcgan-narrow",
+        "train.rounds": 8,
+        "train.checkpoint_every": 2,
+        "device": "cpu",
+    },
 }
-"""Two axes: eight runs."""
+"""Two axes: four runs."""
 WORKERS_S = 3.0
 """Seconds in which workers start."""
 

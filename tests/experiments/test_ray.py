@@ -123,13 +123,13 @@ def test_jobs_bound_the_runs_at_a_time(
 ) -> None:
     def run(config: RunConfig) -> None:
         begun = time.time()
-        time.sleep(1)
+        time.sleep(0.5)
         (Path(str(config.out)) / "times.json").write_text(json.dumps([begun, time.time()]))
         fake_run(config)
 
-    sweep("demo", out=tmp_path, backend="ray", train=run, methods=("fedcl", "fedavg"), jobs=jobs)
+    sweep("demo", out=tmp_path, backend="ray", train=run, methods="fedcl", jobs=jobs)
     times = [json.loads(path.read_text()) for path in tmp_path.glob("*/times.json")]
-    assert len(times) == 6 and max(sum(a <= begun < b for a, b in times) for begun, _ in times) == most
+    assert len(times) == 3 and max(sum(a <= begun < b for a, b in times) for begun, _ in times) == most
 
 
 def test_a_run_gets_its_part_of_a_gpu(connected: Cluster, tmp_path: Path, fake_run: Run) -> None:

@@ -13,7 +13,7 @@ from semcom.methods.registry import METHODS
 from tests.worlds import divided, linked
 
 BASE = RunConfig(
-    partition=divided(kind="shots", ways=2, shots=6, shots_spread=3, test_per_class=5),
+    partition=divided(kind="shots", ways=2, shots=4, shots_spread=2, test_per_class=4),
     model=ModelConfig(encoder="dcgan-narrow", features=32),
     channel=linked(kind="digital", snr_db="4:20", test_snr_db="12,3", fading="rayleigh"),
     clients=3,

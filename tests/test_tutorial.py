@@ -1,0 +1,92 @@
+"""docs/tutorial.md: its commands do what it says, in their order and in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import semcom
+from semcom.cli import main as cli
+
+PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+SKIP = "<!-- not run by the tests -->\n"
+LINES = [
+    line for text in re.findall(rf"(?<!{SKIP})^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in text.splitlines()
+]
+SMALLER = {
+    "0..4": "0..1",
+    "--jobs 2 ": "",
+    "rounds=20": "rounds=2",
+    "rounds 20": "rounds 2",
+    "10,-15,-10,-5,0,5,15": "10,-10",
+}
+"""What the tests put in the place of the page's sizes, to save time."""
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The folder in which the page was followed, and what each command printed, by its first words."""
+    folder, printed = tmp_path_factory.mktemp("tutorial"), dict[str, str]()
+    with contextlib.chdir(folder):
+        for line in LINES:
+            command = line
+            for words, fewer in SMALLER.items():
+                command = command.replace(words, fewer)
+            program, *words = shlex.split(command)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                assert program == "semcom" and cli.main(words) == 0, line
+            printed[line] = out.getvalue()
+        yield folder, printed
+
+
+def said(printed: dict[str, str], start: str) -> list[str]:
+    return [text for line, text in printed.items() if line.startswith(f"semcom {start}")]
+
+
+def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
+    assert all(words in PAGE for words in SMALLER)
+
+
+def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) -> None:
+    folder, printed = followed
+    study = semcom.study(folder / "results" / "tutorial")
+    assert study.variants == ["fedcl", "fedproto", "fedavg"] and (study.runs["status"] == "done").sum() == 6
+    assert set(study.snr["test_snr_db"]) == {10.0, -10.0}
+    first, second, at = said(printed, "compare")
+    assert first.strip() == study.compare("fedcl", "fedavg").sentence
+    assert second.strip() == study.compare("fedcl", "fedproto").sentence
+    assert at.strip() == study.compare("fedcl", "fedproto", metric="at.-10").sentence
+    assert "6 done" in said(printed, "show results")[0] and "20" not in said(printed, "results")[0].split()[2]
+    assert [line.split()[0] for line in said(printed, "results")[0].splitlines()[2:]] == study.variants
+
+
+def test_the_page_shows_what_the_commands_print() -> None:
+    shown = next(re.finditer(r"```text\n(.*?)```", PAGE, re.S)).group(1)
+    words = " ".join(shown.split())
+    assert words.count("paired t over 5 seeds; p") == 3 == words.count("95 % interval of the difference")
+    assert (
+        "fedcl and fedproto" in words
+        and " than fedavg (" in words
+        and " in accuracy at -10 dB than fedproto (" in words
+    )
+
+
+def test_figures_tables_report_and_archive_are_there(followed: tuple[Path, dict[str, str]]) -> None:
+    folder, _ = followed
+    study, drawn = semcom.study(folder / "results" / "tutorial"), folder / "drawn"
+    assert {path.name for path in drawn.iterdir()} == {
+        *(f"accuracy-snr.{kind}" for kind in ("pdf", "png", "csv", "md")),
+        *(f"curves.{kind}" for kind in ("pdf", "png", "csv", "md")),
+        *("accuracy.tex", "report.html", "tutorial.zip"),
+    }
+    assert "mean over 2 seeds; bars: 95 % intervals over seeds" in (drawn / "accuracy-snr.md").read_text("utf-8")
+    tex = (drawn / "accuracy.tex").read_text("utf-8")
+    for mean in study.mean(metric="at.-10")["mean"]:
+        assert f"{100 * mean:.1f}" in tex
+    assert semcom.study(drawn / "tutorial.zip").mean().equals(study.mean())
