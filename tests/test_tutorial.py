@@ -14,7 +14,8 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 
-PAGE = (Path(__file__).parents[1] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SKIP = "<!-- not run by the tests -->\n"
 LINES = [
     line for text in re.findall(rf"(?<!{SKIP})^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in text.splitlines()
@@ -51,6 +52,11 @@ def said(printed: dict[str, str], start: str) -> list[str]:
 
 def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
     assert all(words in PAGE for words in SMALLER)
+
+
+def test_the_readme_begins_with_commands_of_the_page() -> None:
+    first = re.search(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert first is not None and len(lines := first.group(1).splitlines()) == 4 and set(lines) <= set(LINES)
 
 
 def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""A sweep that is killed at random moments, ten times: every result is there once, and is that of an undisturbed one."""
+"""A sweep that is killed at random moments, ten times: every result is there once, as without the kills."""
 
 from __future__ import annotations
 
