@@ -1,0 +1,15 @@
+"""What all tests share: a collector of garbage that comes less often."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+gc.set_threshold(100_000, 50, 100)  # the default looks at all objects of torch and pytest thousands of times
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave what is there before the first test out of the searches that follow."""
+    gc.collect()
+    gc.freeze()
