@@ -1,6 +1,6 @@
 # make install | demo | test: the first one builds .venv with PYTHON; it is rebuilt when what it is made from changes.
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 3 --dist worksteal
+PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed-$(shell { echo '$(CURDIR)'; cat pyproject.toml constraints.txt; } | cksum | tr ' ' '-')

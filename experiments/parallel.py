@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,8 @@ BACKENDS = ("loky", "ray")
 """loky: processes of this machine; ray: a cluster, whose machines must all see the results' folder."""
 TRIES = 2
 """Number of times that a run is repeated alone after its process died."""
+MANAGER = "ExecutorManagerThread"
+"""The name of the thread in which loky gives out tasks."""
 PATIENCE_S = 8.0
 """Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
 
@@ -146,6 +149,7 @@ def _pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
 
 def _end_workers() -> None:
     """Let the runs of all workers keep their state and end; a worker that takes too long is killed."""
+    _silence_manager()
     workers = [child for child in psutil.Process().children(recursive=True) if not _is_tracker(child)]
     for worker in workers:
         with suppress(psutil.Error):
@@ -153,6 +157,17 @@ def _end_workers() -> None:
     for late in psutil.wait_procs(workers, timeout=PATIENCE_S)[1]:
         with suppress(psutil.Error):
             late.kill()
+
+
+def _silence_manager() -> None:
+    """Leave out the traceback of loky's thread, which may look for a task that has just been taken back."""
+    usual = threading.excepthook
+
+    def hook(told: threading.ExceptHookArgs) -> None:
+        if told.thread is None or told.thread.name != MANAGER:
+            usual(told)
+
+    threading.excepthook = hook
 
 
 def _is_tracker(process: psutil.Process) -> bool:

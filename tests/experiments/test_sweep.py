@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -578,3 +579,16 @@ def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
         assert number == signal.SIGKILL or not lines or load(path)["progress"]["round"] == len(lines)
+
+
+def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.thread.name))
+    parallel._silence_manager()
+    for name in ("ExecutorManagerThread", "mine"):
+        thread = threading.Thread(target=lambda: {}["task"], name=name)
+        thread.start()
+        thread.join()
+    assert told == ["mine"]

@@ -17,7 +17,7 @@ from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, read_summar
 from tests.runs.test_run import flat, lines, timeless
 
 pytestmark = pytest.mark.slow
-NUMBERS = {"host": 20, "disk": 8}
+NUMBERS = {"host": 20, "disk": 4}
 """Where the rows of clients lie -> runs that die at chosen events; half as many deaths are at random times."""
 
 
