@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,10 +22,14 @@ from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP,
 
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
+TRAINING = "training"
+"""Folder in that of a run in which an experiment with a training function of its own may leave the training."""
 LARGEST = 4 * 2**30
 """Bytes of the largest archive that is unpacked: small ones may hold any number of zeros."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of every entry: that of no machine."""
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError)
+"""What reading a file that is no archive, or a damaged one, raises; RuntimeError: it has a password."""
 
 
 def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
@@ -39,7 +44,7 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
     folder = Path(folder).expanduser()
-    path = folder.resolve().with_suffix(".zip") if file is None else Path(file).expanduser()
+    path = _beside(folder) if file is None else Path(file).expanduser()
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     stored_runs(folder)  # or an error that says what is wrong with it
@@ -52,15 +57,23 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
     return write_atomically(path, buffer.getvalue())
 
 
+def _beside(folder: Path) -> Path:
+    place = folder.resolve()
+    return place.with_name(f"{place.name}.zip")
+
+
 def _files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
     yield from (folder / name for name in (SWEEP, TABLE, REPORT) if (folder / name).is_file())
-    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    runs = sorted(path for path in folder.iterdir() if path.is_dir())
+    places = [folder, *(place for run in runs for place in (run, run / TRAINING))]
     yield from (place / name for place in places for name in kinds if (place / name).is_file())
 
 
 def _content(path: Path) -> bytes:
     """Return a file's content without the places of this machine."""
+    if path.name == ERROR:  # its traceback names files of this machine
+        return path.read_bytes().partition(b"\n")[0] + b"\n"
     if path.name not in (CONFIG, SWEEP):
         return path.read_bytes()
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -88,7 +101,8 @@ def unpacked(file: Path) -> TemporaryDirectory[str]:
             if (size := sum(entry.file_size for entry in archive.infolist())) > LARGEST:
                 raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
             archive.extractall(place.name)
-    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:  # RuntimeError: it has a password
+    except DAMAGED as error:
+        place.cleanup()
         raise ConfigError(
             f"study: {file} is no archive of a study ({error}); give a folder, or a file of pack"
         ) from None

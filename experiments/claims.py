@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pandas as pd
 
 from experiments import papers
 
-LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness")
+LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""
 DERIVED = ("gain", "fall", "spread")
 """Metrics that are made of accuracies."""
@@ -49,6 +49,8 @@ class Comparison:
         against: the rival; the method itself where there is none.
         key: the point, the later one of a step along an axis.
         lead: whether the target is that of a lead, over the best rival.
+        exact: whether the numbers are counted, so that equal ones are known exactly.
+        point: size of a point: 1 for percentages, a hundredth of the rival's number for counts.
     """
 
     values: tuple[pd.Series, ...]
@@ -58,6 +60,8 @@ class Comparison:
     against: str
     key: Key
     lead: bool = False
+    exact: bool = False
+    point: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Claim:
         axis: the field that varies along it.
         quantifier: one of `papers.QUANTIFIERS`.
         asked: field -> values of the points that it is about.
+        when: the part of training that it is about; None for the end.
     """
 
     relation: str
@@ -85,6 +90,7 @@ class Claim:
     axis: str | None
     quantifier: str
     asked: Mapping[str, tuple[str, ...]]
+    when: str | None
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
@@ -100,6 +106,7 @@ class Claim:
             axis=at.get("axis", (None,))[0],
             quantifier=at.get("quantifier", ("all",))[0],
             asked={field: values for field, values in at.items() if field not in papers.ASPECTS},
+            when=next((value for value in at.get("when", ()) if value != "end"), None),
         )
 
     @property
@@ -114,7 +121,7 @@ class Claim:
 
 
 def comparisons(claim: Claim, source: Source) -> list[Comparison]:
-    """Return the comparisons of a claim for which the source has numbers."""
+    """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
     where = [key for key, place in source.places.items() if fits(place, claim.asked)]
     found = _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
@@ -122,7 +129,7 @@ def comparisons(claim: Claim, source: Source) -> list[Comparison]:
     else:
         points = groups(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
-    return [one for one in made if all(len(values) for values in one.values)]
+    return [replace(one, exact=claim.metric == "floats") for one in made]
 
 
 def fits(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
@@ -199,7 +206,8 @@ class _Comparisons:
         """Yield the comparisons at each point."""
         for group in points:
             if self.claim.quantifier == "any":  # at each point one of `left` is enough
-                best = max(self.claim.left, key=lambda name: self.measure(name, group).mean())
+                known = [name for name in self.claim.left if len(self.measure(name, group))] or self.claim.left[:1]
+                best = max(known, key=lambda name: self.measure(name, group).mean())
                 yield from self._of(best, group)
             else:
                 for method in self.claim.left:
@@ -211,14 +219,14 @@ class _Comparisons:
         if claim.relation == "top":
             sign = -1 if claim.metric in LOW_IS_GOOD else 1
             ahead = tuple(d for other in rivals.values() if len(d := (sign * (other - mine)).dropna()))
-            if ahead and len(mine):
-                yield Comparison(ahead, None, int(claim.value), method, method, key)
+            yield Comparison(ahead or (pd.Series(dtype=float),), None, int(claim.value), method, method, key)
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
             values = mine if rest is None else (mine - rest).dropna()
-            yield Comparison((values,), target, None, method, method, key, lead=rest is not None)
+            unit = float(whole.mean()) / 100 if claim.metric == "floats" else 1.0
+            yield Comparison((values,), target, None, method, method, key, lead=rest is not None, point=unit)
         else:
             yield from self._beside(method, mine, rivals, group)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from experiments.selection import _plain
 from experiments.stored import Stored
 from experiments.study import Study, study
 from experiments.words import number
+from semcom.config import ConfigError
 
+LOG = logging.getLogger(__name__)
 COMMITTED = Path(__file__).parent / "results"
 """Where the archives of studies lie that come with the package."""
 SCALES = ("paper", "small")
@@ -45,11 +48,6 @@ class Evidence:
                 self._runs.setdefault(key, []).append(run)
         for key, runs in self._runs.items():
             self.places[key] = _common(runs)
-
-    def methods(self) -> set[str]:
-        """Return the names of claims for which there are runs."""
-        there = {run.variant for runs in self._runs.values() for run in runs}
-        return there | {name for name in papers.OWN if any(self._of(name, key) for key in self._runs)}
 
     def value(self, method: str, key: Key, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
@@ -101,25 +99,29 @@ def _number(run: Stored, view: str | None, metric: str) -> float | None:
 
 
 def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
-    """Return the results of items, at the best scale that there is; None where none of them has any.
+    """Return the results of items, all of one scale, the one at which most have any; None where none has.
+
+    Results that cannot be read are passed over, with a warning.
 
     Args:
         items: names of experiments.
         folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
-
-    Raises:
-        ConfigError: results are there and cannot be read.
     """
-    found = {item: place for item in items if (place := _place(item, folder))}
-    return Evidence({item: (scale, study(path)) for item, (scale, path) in found.items()}) if found else None
+    at_scale = {scale: {item: s for item in items if (s := _stored(item, scale, folder))} for scale in SCALES}
+    scale = max(SCALES, key=lambda name: len(at_scale[name]))  # the better one of those with as many
+    return Evidence({item: (scale, found) for item, found in at_scale[scale].items()}) if at_scale[scale] else None
 
 
-def _place(item: str, folder: Path) -> tuple[str, Path] | None:
-    """Return the scale of an item's best results, and where they lie."""
-    for scale in SCALES:
-        for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
-            if path.exists():
-                return scale, path
+def _stored(item: str, scale: str, folder: Path) -> Study | None:
+    """Return the first study of an item at a scale with a run that is done; None where there is none."""
+    for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
+        try:
+            found = study(path) if path.exists() else None
+        except ConfigError as error:
+            LOG.warning("%s", error)
+            continue
+        if found is not None and any(run.status == "done" for run in found.stored):
+            return found
     return None
 
 

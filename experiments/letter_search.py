@@ -28,7 +28,7 @@ import pandas as pd
 from experiments.base import Experiment, Grid, Variant
 from experiments.results import read_table
 from experiments.table import markdown
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
@@ -87,7 +87,7 @@ def schedules(frame: pd.DataFrame) -> pd.DataFrame:
     The best come first. `steps` is what a client takes in a run with 240 images.
     """
     cells = frame.assign(accuracy=_validation(frame)).pivot_table("accuracy", [*SCHEDULE, "train.rounds"], "variant")
-    rows = cells.assign(score=cells.mean(axis=1)).mul(100).reset_index()
+    rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
     steps = -(-240 // rows["train.batch_size"]) * rows["train.local_epochs"] * rows["train.rounds"]
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
@@ -100,7 +100,14 @@ def chosen_schedule(rows: pd.DataFrame) -> pd.Series:
 
 
 def _validation(frame: pd.DataFrame) -> pd.Series:
-    """Return the validation accuracy of each run's headline view."""
+    """Return the validation accuracy of each run's headline view.
+
+    Raises:
+        ConfigError: a run has failed, and there is nothing to choose from yet.
+    """
+    failed = frame[frame["status"] != "done"]
+    if len(failed):
+        raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
     return frame.apply(lambda row: row[f"views.{row['view']}.validation"], axis=1).astype(float)
 
 

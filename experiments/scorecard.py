@@ -60,32 +60,31 @@ class Judged:
 
 
 def judge(one: Comparison) -> Judged:
-    """Return the answer of a comparison, by the table of docs/protocol.md."""
+    """Return the answer of a comparison, by the table of docs/protocol.md; one without numbers is open."""
     if one.top is not None:
         return _top(one, one.top)
-    mean, low, high = _interval(one.values[0])
+    mean, low, high = _interval(one.values[0], one.exact)
     seeds = len(one.values[0])
-    if math.isnan(low):
+    if math.isnan(low) or (one.target is not None and math.isnan(one.target)):
         return Judged(one, "open", mean, low, high, seeds)
     if one.target is None:
         answer: Answer = "yes" if low > 0 else "no" if high < 0 else "open"
     else:
-        answer = _number(one, low, high)
+        answer = _number(one, one.target, low, high)
     return Judged(one, answer, mean, low, high, seeds)
 
 
-def _number(one: Comparison, low: float, high: float) -> Answer:
+def _number(one: Comparison, target: float, low: float, high: float) -> Answer:
     """Return the answer about a stated number: a lead, or a value by itself."""
-    target = one.target or 0.0
-    if low > target + NEAR or high < target - NEAR:
+    if low > target + NEAR * one.point or high < target - NEAR * one.point:
         return "no"
-    settled = (low > 0 if target > 0 else high < 0) if one.lead and target else high - low <= WIDEST
+    settled = (low > 0 if target > 0 else high < 0) if one.lead and target else high - low <= WIDEST * one.point
     return "yes" if settled else "open"
 
 
 def _top(one: Comparison, places: int) -> Judged:
     """Return the answer about being among the best: rivals are ahead, behind, or it is open."""
-    ends = [_interval(values) for values in one.values]
+    ends = [_interval(values, one.exact) for values in one.values]
     ahead, maybe = (sum(end[i] > 0 for end in ends) for i in (1, 2))
     unknown = any(math.isnan(low) for _, low, _ in ends)
     answer: Answer = "no" if ahead >= places else "yes" if maybe < places and not unknown else "open"
@@ -93,10 +92,12 @@ def _top(one: Comparison, places: int) -> Judged:
     return Judged(one, answer, -mean, -high, -low, min(len(values) for values in one.values))
 
 
-def _interval(values: pd.Series) -> tuple[float, float, float]:
-    """Return mean and 95 % interval; values that are all equal, in two seeds or more, are known exactly."""
+def _interval(values: pd.Series, exact: bool) -> tuple[float, float, float]:
+    """Return mean and 95 % interval, NaN where there is none; counts that are equal in all seeds are known exactly."""
+    if not len(values):
+        return math.nan, math.nan, math.nan
     found = t_interval(values.to_numpy().round(DIGITS))
-    if math.isnan(found.low) and len(values) > 1:
+    if exact and math.isnan(found.low) and len(values) > 1:
         return found.mean, found.mean, found.mean
     return found.mean, found.low, found.high
 
@@ -117,10 +118,11 @@ def decide(answers: Sequence[Answer], quantifier: str) -> State:
 def seeds_needed(judged: Judged) -> int | None:
     """Return the number of seeds at which an interval of the same spread would exclude zero.
 
-    None: the mean speaks against the claim, there is no spread, or it takes more than `MOST_SEEDS`.
+    None: the mean speaks against the claim, there is no spread or no single difference, or it takes more than
+    `MOST_SEEDS`.
     """
     values = judged.comparison.values[0].to_numpy()
-    if judged.mean <= 0 or len(values) < 2:
+    if judged.comparison.top is not None or not judged.mean > 0 or len(values) < 2:
         return None
     n = np.arange(2, MOST_SEEDS + 1)
     width = stats.t.ppf(0.5 + LEVEL / 2, n - 1) * values.std(ddof=1) / np.sqrt(n)
@@ -135,10 +137,15 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         claim: a row of `papers.claims`.
         found: the results of its items (None: there are none).
     """
-    read = Claim.read(claim)
-    judged = [judge(one) for one in comparisons(read, found)] if found is not None else []
-    state, notes = _state(claim, read, found, judged)
-    least = min(judged, key=lambda one: one.mean) if judged else None
+    read, judged, notes = Claim.read(claim), list[Judged](), list[str]()
+    try:
+        judged = [judge(one) for one in comparisons(read, found)] if found is not None and read.when is None else []
+    except ValueError as error:
+        notes = [str(error)]
+    state, more = _state(claim, read, found, judged)
+    known = [one for one in judged if one.seeds]
+    least = min(known, key=_favour) if known else None
+    mean, low, high = _shown(read, least) if least else (math.nan,) * 3
     return {
         "id": claim["id"],
         "paper": claim["paper"],
@@ -148,14 +155,14 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         "stated": claim["value"],
         "unit": claim["unit"],
         "state": state,
-        "ours": least.mean if least else math.nan,
-        "low": least.low if least else math.nan,
-        "high": least.high if least else math.nan,
+        "ours": mean,
+        "low": low,
+        "high": high,
         "of": _label(least) if least else "",
         **{answer: sum(one.answer == answer for one in judged) for answer in ("yes", "no", "open")},
-        "seeds": min((one.seeds for one in judged), default=0),
-        "scale": ", ".join(found.scales) if found is not None and judged else "",
-        "note": "; ".join(notes),
+        "seeds": min((one.seeds for one in known), default=0),
+        "scale": ", ".join(found.scales) if found is not None and known else "",
+        "note": "; ".join([*notes, *more]),
         "command": "; ".join(filter(None, map(command, claim["item"].split()))),
     }
 
@@ -168,29 +175,49 @@ def _state(
         return "contradicted by the paper itself", [claim["contradicted_by"]]
     if claim["protocol"] == "unknown":
         return "protocol unknown", [claim["note"]] if claim["note"] else []
-    if found is None or not judged:
-        return "not run", [] if found is None else [f"the runs have no {read.metric} at its points"]
+    if found is None or not any(one.seeds for one in judged):
+        part = f" of the {read.when} part of training" if read.when else ""
+        return "not run", [] if found is None else [f"the runs have no {read.metric}{part} at its points"]
     missing = _missing(read, found)
     state = decide([one.answer for one in judged], read.quantifier)
-    if missing and state == "reproduced":
+    few = read.quantifier in ("most", "almost-all", "some")  # what is missing might make it true, or for `all` false
+    if missing and (state == "not reproduced" if few else state == "reproduced"):
         state = "cannot be told"
+    absent = dict.fromkeys(_label(one) for one in judged if not one.seeds)
+    notes = [*missing, *([f"no results for {', '.join(absent)} at some points"] if absent else [])]
     if state != "cannot be told":
-        return state, missing
+        return state, notes
     needed = [seeds_needed(one) for one in judged if one.answer == "open" and one.comparison.target is None]
     told = [n for n in needed if n is not None]
-    return state, [*missing, *([f"{max(told)} seeds would tell" if len(told) == len(needed) else ""] if told else [])]
+    return state, [*notes, *([f"{max(told)} seeds would tell"] if told and len(told) == len(needed) else [])]
+
+
+def _favour(judged: Judged) -> tuple[int, float]:
+    """Return how favourable a comparison is to its claim, the least first."""
+    target = judged.comparison.target
+    return ("no", "open", "yes").index(judged.answer), judged.mean if target is None else -abs(judged.mean - target)
+
+
+def _shown(read: Claim, judged: Judged) -> tuple[float, float, float]:
+    """Return mean and interval of left minus right, whatever sign speaks for the claim."""
+    if (
+        judged.comparison.target is None
+        and judged.comparison.top is None
+        and (read.low or read.relation == "falls_with")
+    ):
+        return -judged.mean, -judged.high, -judged.low
+    return judged.mean, judged.low, judged.high
 
 
 def _missing(read: Claim, found: Evidence) -> list[str]:
-    """Return what a claim speaks of and the runs do not have."""
-    values = {
+    """Return the values of fields that a claim speaks of and no run has."""
+    values = sorted(
         f"{field}={value}"
         for field, wanted in read.asked.items()
         for value in wanted
         if not any(value in place.get(field, ()) for place in found.places.values())
-    }
-    methods = {*read.left, *read.right} - found.methods() - {"averaged"}
-    return [f"not run: {', '.join(sorted([*values, *methods]))}"] if values or methods else []
+    )
+    return [f"not run: {', '.join(values)}"] if values else []
 
 
 def _label(judged: Judged) -> str:

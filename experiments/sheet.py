@@ -149,6 +149,8 @@ def sheet(
     part = study.where(at or {})
     down = part.named("rows", rows)
     across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
+    if not (part.runs["status"] == "done").any():
+        raise ConfigError("study: no run of it has finished")
     if TEST_SNR in (*down, *across):
         down, across = (tuple(TEST if name == TEST_SNR else name for name in names) for names in (down, across))
         return Sheet(_at_each_snr(part, (*down, *across), view, metric), down, across, metric)
@@ -162,5 +164,6 @@ def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: 
         raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give accuracy, or other rows and columns")
     own = [name for name in fields if name != TEST]
     part, snrs = study.along(own), sorted(study.snr[TEST].dropna().unique())
-    each = [part.marked(own, view=view, metric=f"at.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
+    # Without marks: Holm's correction would have to be over the columns too, which are of one run each.
+    each = [part.mean(own, view=view, metric=f"at.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
     return pd.concat(each, ignore_index=True)

@@ -28,7 +28,7 @@ def report(
 
     Args:
         folders: of the studies, as `semcom.study` takes them.
-        out: the file (None: report.html in the first folder).
+        out: the file (None: report.html in the first folder, or beside an archive).
         view: name of the view that is averaged and compared (None: the headline of each run).
         at: field -> value, as of `Study.where`.
 
@@ -39,7 +39,8 @@ def report(
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
     page = _page([_part(path, view, at) for path in paths])
-    return write_atomically(paths[0] / "report.html" if out is None else Path(out).expanduser(), page)
+    beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
+    return write_atomically(beside if out is None else Path(out).expanduser(), page)
 
 
 def _part(folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -44,7 +45,7 @@ def facts(subject: Subject) -> list[Fact]:
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),
         ("Device", _left(study, "device")),
-        ("Finished", _days(study)),
+        ("Finished", _days(study, subject.folder.is_file())),
         ("Warnings", _warnings(study)),
     ]
     return [(name, text) for name, text in found if text]
@@ -63,8 +64,12 @@ def sorted_values(study: Study, field: str) -> list[Any]:
 
 def _sweep(folder: Path) -> dict[str, Any]:
     """Return what sweep.json says; nothing where there is none."""
-    path = folder / SWEEP
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if folder.is_file():
+        with zipfile.ZipFile(folder) as archive:
+            found = json.loads(archive.read(SWEEP)) if SWEEP in archive.namelist() else {}
+    else:
+        path = folder / SWEEP
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 
@@ -82,7 +87,9 @@ def _value(value: Any) -> str:
 
 def _accuracy(study: Study, view: str | None) -> str:
     """Return what an accuracy is, and of which view of each method."""
-    views = study.views[study.views["headline"]] if view is None else study.views[study.views["view"] == view]
+    views = (
+        study.views[study.views["headline"].astype(bool)] if view is None else study.views[study.views["view"] == view]
+    )
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
     said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
     return f"mean over clients and over the last evaluations of a run, at most ten; view {said}" if of else ""
@@ -115,9 +122,9 @@ def _warnings(study: Study) -> str:
     return f"in {len(first)} of {len(study.stored)} runs; the first one: {first[0]}" if first else ""
 
 
-def _days(study: Study) -> str:
+def _days(study: Study, archived: bool) -> str:
     """Return the days on which summaries were written, the first and the last."""
-    found = sorted(_finished(study.stored))
+    found = sorted(_finished(study.stored)) if not archived else []  # an archive keeps no dates
     return " to ".join(dict.fromkeys(day.isoformat() for day in (found[0], found[-1]))) if found else ""
 
 

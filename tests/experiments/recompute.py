@@ -48,7 +48,7 @@ def contradictions(claim: pd.Series, tables: Tables) -> list[Cell] | None:
         return None
     # What stands in a column of another metric is no accuracy.
     places = {k: place for k, place in tables.places.items() if k[0] in items and "metric" not in place}
-    found = comparisons(read, Tables(tables.values, places))
+    found = [one for one in comparisons(read, Tables(tables.values, places)) if all(map(len, one.values))]
     if not found:
         return None
     held = [holds(one) for one in found]

@@ -100,3 +100,16 @@ def test_a_damaged_entry_is_told(folder: Path) -> None:
     path.write_bytes(bytes(content))
     with pytest.raises(ConfigError, match="is no archive of a study"):
         semcom.study(path)
+
+
+def test_a_dot_in_a_name_and_an_own_training(folder: Path, tmp_path: Path) -> None:
+    moved = folder.rename(tmp_path / "study-0.1")
+    run = next(path for path in moved.iterdir() if (path / "summary.json").exists())
+    (run / "training").mkdir()
+    (run / "training" / "metrics.jsonl").write_text('{"round": 1}\n')
+    (run / "error.txt").write_text(f"RuntimeError: lost\n\nTraceback: {tmp_path}/mine.py\n")
+    path = pack(moved)
+    assert path.name == "study-0.1.zip"
+    with zipfile.ZipFile(path) as packed:
+        assert packed.read(f"{run.name}/error.txt") == b"RuntimeError: lost\n"
+        assert f"{run.name}/training/metrics.jsonl" in packed.namelist()

@@ -13,6 +13,7 @@ from experiments.archive import pack
 from experiments.claims import Comparison
 from experiments.evidence import command
 from experiments.scorecard import decide, judge, scorecard, seeds_needed
+from experiments.study import study
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig
 from tests.experiments.studies import config, simple
@@ -31,7 +32,11 @@ def compared(*values: float, **fields: object) -> Comparison:
         (compared(4, 5, 6), "yes"),
         (compared(-4, -5, -6), "no"),
         (compared(5), "open"),  # one seed decides nothing
-        (compared(5, 5), "yes"),  # exact numbers do
+        (compared(5, 5), "open"),  # by chance, as accuracies are shares of a few images
+        (compared(5, 5, exact=True), "yes"),  # counts are known
+        (compared(), "open"),  # not run
+        (compared(1, 1, 1, target=float("nan"), exact=True), "open"),  # no number is stated
+        (compared(10, 10, target=0.0, exact=True, point=10.0), "yes"),  # a hundredth of the rival's is a point
         (compared(0, 0), "open"),
         # A lead of 8: 5 +- 2.48 reaches into 8 +- 2, and 2 +- 2.48 does not; 5 +- 6.2 does, and contains 0.
         (compared(4, 5, 6, target=8.0, lead=True), "yes"),
@@ -87,6 +92,7 @@ def test_the_seeds_that_would_tell() -> None:
     assert seeds_needed(judge(compared(1, 2, 3))) == 4
     assert seeds_needed(judge(compared(-1, -2, -3))) is None
     assert seeds_needed(judge(compared(1))) is None
+    assert seeds_needed(judge(rivals(5, -5))) is None
 
 
 def fig2a(folder: Path, lead: float, seeds: int = 3) -> None:
@@ -137,8 +143,39 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
             simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
     frame = scorecard(tmp_path, "fedcl-letter").set_index("id")
     best = frame.loc["letter-fig2a-best"]
-    assert best["state"] == "cannot be told" and best["note"] == "not run: clients=5, fedavg"
-    assert (best["yes"], best["no"], best["open"]) == (1, 0, 0)
+    assert best["state"] == "cannot be told"
+    assert best["note"] == "not run: clients=5; no results for fedcl - fedavg at some points"
+    assert (best["yes"], best["no"], best["open"]) == (1, 0, 1)
+
+
+def test_an_arm_that_failed_at_one_point_leaves_the_claim_open(tmp_path: Path) -> None:
+    folder = tmp_path / "letter-fig2a-small"
+    fig2a(folder, 0.13)
+    assert states(scorecard(tmp_path, "fedcl-letter"))["best"] == "reproduced"
+    for run in study(folder).where({"method": "fedavg", "clients": 5}).stored:
+        (run.folder / "summary.json").unlink()
+        (run.folder / "error.txt").write_text("RuntimeError: no memory\n")
+    best = scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-best"]
+    assert (best["state"], best["yes"], best["open"]) == ("cannot be told", 3, 1)
+    (tmp_path / "letter-fig2a-paper").mkdir()  # a better scale without any result hides nothing
+    assert states(scorecard(tmp_path, "fedcl-letter"))["over-fedproto-points"] == "reproduced"
+
+
+def test_signs_are_those_of_the_label(tmp_path: Path) -> None:
+    """FedProto loses 10 points from 20 to 5 clients, FedCL 1: a difference of -9, which speaks for the claim."""
+    for clients, name, accuracy in (
+        (20, "fedcl", 0.7),
+        (5, "fedcl", 0.69),
+        (20, "fedproto", 0.7),
+        (5, "fedproto", 0.6),
+    ):
+        for seed in range(3):
+            of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
+            own = 0.001 * seed * (clients == 5 and name == "fedcl")
+            simple(tmp_path / "letter-fig2a-small", of, [accuracy + own] * clients)
+    stable = scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-stable"]
+    assert stable["state"] == "reproduced" and stable["of"] == "fedcl - fedproto"
+    assert stable["ours"] == pytest.approx(-9.1) and stable["low"] < -9.1 < stable["high"] < 0
 
 
 def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import semcom
+from experiments.archive import pack
 from experiments.study import Study
 from figures.report import data, report, tables
 from semcom.cli import main as cli
@@ -358,3 +359,14 @@ def wait_for(holds: Any, seconds: float = 5.0) -> None:
             return
         waited.wait(0.05)
     raise AssertionError("it has not come to hold")
+
+
+def test_a_study_without_a_finished_run_and_an_archive(tmp_path: Path) -> None:
+    active = config("fedcl")
+    begin(tmp_path / "begun" / run_hash(active), active, [line(1, {"personal": scored([0.25, 0.5])})])
+    text = report([tmp_path / "begun"]).read_text("utf-8")
+    assert "1 (1 unfinished)" in text
+    simple(tmp_path / "done", config("fedproto"), [0.5, 0.75])
+    path = report([pack(tmp_path / "done")])
+    assert path == tmp_path / "done.html" and "1 (1 done)" in path.read_text("utf-8")
+    assert "Finished" not in path.read_text("utf-8")[:20000], "an archive keeps no dates"
