@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.grid import TEST_SNR
 from experiments.results import configuration, table
 from experiments.stored import Stored
 from semcom.config import ConfigError
@@ -70,6 +71,9 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
         if all(_field(run, field) is None for run in found):
             raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
         if missing := [value for value in values if value not in held]:
+            if field == TEST_SNR:
+                asked = f"{several[values.index(missing[0])]}"
+                raise ConfigError(f"at: runs were tested at {held[0]} dB each; for one of these give metric at.{asked}")
             there = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in held))
             raise ConfigError(f"at: no run has {name} {several[values.index(missing[0])]}; there are {there}")
         found = [run for run, value in zip(found, held, strict=True) if value in values]

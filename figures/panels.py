@@ -2,8 +2,9 @@
 
 The rule of a broken ordinate (`gap`): each line has a range, from the smallest to the largest of its means. Where the
 widest gap between these ranges is more than a third of all that they cover (`WIDE_GAP`), the lines above and below it
-get a part of the ordinate each, with a scale of its own and room for their intervals, unless the intervals reach across
-the gap and into each other. The parts are as high as they have lines, but none is less than a third of the panel.
+get a part of the ordinate each, with a scale of its own and room for their intervals, unless the parts, with their
+margins, would reach across the gap and into each other. The parts are as high as they have lines, but none is less than
+a third of the panel.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def gap(cells: pd.DataFrame, plot: Plot) -> list[Span]:
     first = int(np.argmax(gaps)) + 1
     lower, upper = (_span([line.whole for line in part]) for part in (lines[:first], lines[first:]))
     wide = gaps[first - 1] > (WIDE_GAP if plot.broken == "auto" else 0) * (tops[-1] - lines[0].mean[0])
-    return [lower, upper] if wide and lower[1] < upper[0] else []
+    apart = lower[1] + MARGIN * (lower[1] - lower[0]) < upper[0] - MARGIN * (upper[1] - upper[0])
+    return [lower, upper] if wide and apart else []
 
 
 class _Line(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -139,6 +140,14 @@ def test_where_selects_by_number_text_and_list(tmp_path: Path) -> None:
         study.where({SNR: 7})
     with pytest.raises(ConfigError, match=r"^at: channel.sn is no field of these runs; channel.snr_db vary$"):
         study.where({"channel.sn": 7})
+
+
+def test_a_test_snr_is_a_number_of_a_run_and_no_field(tmp_path: Path) -> None:
+    of = config()
+    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="10,-10"))
+    simple(tmp_path, of, [0.5, 0.5])
+    with pytest.raises(ConfigError, match=r"^at: runs were tested at 10,-10 dB each; .* give metric at.-10$"):
+        semcom.study(tmp_path).where({"channel.test_snr_db": -10})
 
 
 # Tables --------------------------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ def test_a_gap_of_a_third_is_the_border() -> None:
     assert not broken(how="no", **LETTER) and not broken(how="yes", a=(0.3, 0.4, 0.5))
     assert not broken(half=0.1, **LETTER), "the intervals reach into each other: 55 % and 52 %"
     assert not broken(how="yes", a=(0.1, 0.2, 0.5), b=(0.4, 0.5, 0.6)), "there is no gap"
+    near = {"a": (0.1, 0.2, 0.3), "b": (0.48, 0.5, 0.6)}
+    assert broken(half=0.05, **near) and not broken(half=0.08, **near), "38 and 40 %, but with margins 41 and 38 %"
 
 
 def test_parts_hold_all_and_let_the_personal_methods_be_told_apart() -> None:

@@ -1,0 +1,79 @@
+"""The rule that chooses what the letter leaves open, and what its experiments are made of."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from experiments import fedcl_letter as letter
+from experiments import letter_search as search
+from semcom.config import ConfigError
+
+
+def table(scores: dict[tuple[str, int, int], tuple[float, float, float]], failed: int = 0) -> pd.DataFrame:
+    """The table of a sweep: (optimiser, batch, epochs) -> validation accuracies of the three arms."""
+    rows = []
+    for (optimizer, batch, epochs), values in scores.items():
+        for variant, value in zip(letter.ARMS, values, strict=True):
+            rows.append(
+                {
+                    **{"variant": variant, "method": variant, "view": "v", "views.v.validation": value},
+                    **{"train.optimizer": optimizer, "train.batch_size": batch, "train.local_epochs": epochs},
+                    **{"train.rounds": 60 // epochs, "status": "failed" if len(rows) < failed else "done"},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def test_the_tied_schedule_with_the_fewest_steps_is_chosen() -> None:
+    scores = {
+        ("adam", 10, 1): (0.600, 0.600, 0.300),  # 50.0 %, 24 steps an epoch
+        ("adam", 50, 1): (0.600, 0.600, 0.288),  # 49.6 %: tied, with 5 steps an epoch
+        ("sgd", 50, 5): (0.600, 0.600, 0.288),  # as many steps: SGD's is the letter's
+        ("sgd", 50, 1): (0.600, 0.600, 0.282),  # 49.4 %: not tied
+    }
+    rows = search.schedules(table(scores))
+    assert rows["score"].tolist() == pytest.approx([50.0, 49.6, 49.6, 49.4])
+    assert rows["steps"].tolist() == [1440, 300, 300, 300]
+    chosen = search.chosen_schedule(rows)
+    assert (chosen["train.optimizer"], chosen["train.batch_size"], chosen["train.local_epochs"]) == ("sgd", 50, 5)
+
+
+def test_nothing_is_chosen_while_a_run_has_failed() -> None:
+    with pytest.raises(ConfigError, match="^search: 1 of 3 runs failed; repeat them before a choice is made$"):
+        search.schedules(table({("adam", 10, 1): (0.6, 0.6, 0.3)}, failed=1))
+
+
+def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
+    rows = pd.DataFrame(
+        {
+            "method": ["fedcl"] * 3 + ["fedproto"] * 2,
+            "lam": [1 / 1024, 1 / 64, 1 / 4, 0.1, 10.0],
+            "score": [60.4, 60.0, 60.0, 50.0, 50.6],
+        }
+    )
+    assert search.chosen_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("declared", "small", "paper"),
+    [
+        (letter.FIG2A, 3 * 2 * 5, 3 * 2 * 5),
+        (letter.FIG2B_ONCE, 3 * 2 * 3, 3 * 2 * 5),
+        (letter.FIG3A, 5 * 5, 5 * 5),
+        (letter.FIG3B, 3 * 5 * 5, 3 * 5 * 5),
+        (letter.FIG4, 3 * 3, 3 * 5),
+        (letter.ABLATION, 10 * 3, 10 * 5),
+        (letter.ENCODERS, 5 * 2 * 3, 5 * 2 * 5),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_scales_have_the_runs_of_the_protocol(declared, small: int, paper: int) -> None:
+    assert (len(declared.grid("small")), len(declared.grid("paper"))) == (small, paper)
+    for config in declared.grid("paper"):  # what the letter gives
+        assert (config.data.name, config.train.rounds, config.train.lr) == ("cifar10", 200, 1e-3)
+        assert config.train.optimizer == "sgd" and config.model.features in (16, 64)
+    for config in declared.grid("small"):
+        assert config.train.rounds == 60 and config.partition.options["test_per_class"] == 100
+    ways = {(c.partition.options["ways"], c.partition.options["shots"]) for c in declared.grid("small")}
+    assert {m * q for m, q in ways} == {300}
