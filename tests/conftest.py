@@ -13,3 +13,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Leave what is there before the first test out of the searches that follow."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Give all of it back, or libraries complain at the end that they have leaked."""
+    gc.unfreeze()
