@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.base import Train
-from experiments.progress import run_folder
+from experiments.outcome import run_folder
 from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, write_atomically
 from semcom.runs.folder import BusyError, read_summary

@@ -17,7 +17,8 @@ from typing import Any
 
 from experiments.attempt import attempt, one_line
 from experiments.base import Train
-from experiments.progress import SweepProgress, run_folder
+from experiments.outcome import run_folder
+from experiments.progress import SweepProgress
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
 from semcom.runs.folder import BusyError

@@ -13,7 +13,7 @@ from experiments import papers
 from experiments.pairs import value_of
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import flatten
-from experiments.selection import _plain
+from experiments.selection import comparable
 from experiments.stored import Stored
 from experiments.study import Study, study
 from experiments.words import number
@@ -65,13 +65,13 @@ class Evidence:
             return named
         method, settings = papers.OWN[name]
         wanted = {field: value for field, value in settings.items() if field != "view"}
-        plain = {field: _plain(value) for field, value in wanted.items()}
+        plain = {field: comparable(value) for field, value in wanted.items()}
         return [
             run
             for run in self._runs[key]
             if run.fields.get("method") == method
             and (plain or run.variant == method)
-            and all(_plain(run.fields.get(field)) == value for field, value in plain.items())
+            and all(comparable(run.fields.get(field)) == value for field, value in plain.items())
         ]
 
 

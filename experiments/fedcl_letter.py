@@ -45,7 +45,7 @@ MIXED = "dcgan-narrow,dcgan-deep,dcgan,cnn"
 Vary = Mapping[Any, tuple[Any, ...]]
 
 
-def _base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
+def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     split: dict[str, Any] = {"ways": 3, "shots": 15 if scale == "smoke" else 100}
     return RunConfig(
@@ -75,7 +75,7 @@ def _scales(grid: Any) -> dict[str, Grid]:
 
 
 def _fig2a(scale: str) -> Grid:
-    return Grid(_base(scale, eval_every=CURVE[scale]), {"clients": (5, 20), "seed": _seeds(scale, 5)})
+    return Grid(base(scale, eval_every=CURVE[scale]), {"clients": (5, 20), "seed": _seeds(scale, 5)})
 
 
 FIG2A = Experiment(
@@ -93,7 +93,7 @@ def _fig2b_once(scale: str) -> Grid:
     snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
     features = (16, 64) if scale != "smoke" else (16,)
     vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": _seeds(scale)}
-    return Grid(_base(scale, 9.0), vary)
+    return Grid(base(scale, 9.0), vary)
 
 
 FIG2B_ONCE = Experiment(
@@ -109,7 +109,7 @@ FIG2B_ONCE = Experiment(
 
 def _fig3(scale: str, eval_every: int) -> Grid:
     vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": _seeds(scale, 5)}
-    return Grid(_base(scale, clients=5, eval_every=eval_every), vary)
+    return Grid(base(scale, clients=5, eval_every=eval_every), vary)
 
 
 FIG3A = Experiment(
@@ -149,7 +149,7 @@ def train_and_measure(config: RunConfig) -> None:
 
 
 def _fig4(scale: str) -> Grid:
-    return Grid(replace(_base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)})
+    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)})
 
 
 FIG4 = Experiment(
@@ -166,7 +166,7 @@ FIG4 = Experiment(
 
 def _ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
-    return Grid(_base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)})
+    return Grid(base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)})
 
 
 ABLATION = Experiment(
@@ -192,8 +192,8 @@ ABLATION = Experiment(
 
 
 def _encoders(scale: str) -> Grid:
-    encoder = _base(scale).model.encoder
-    return Grid(_base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)})
+    encoder = base(scale).model.encoder
+    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)})
 
 
 ENCODERS = Experiment(

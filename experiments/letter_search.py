@@ -25,16 +25,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from experiments import fedcl_letter
 from experiments.base import Experiment, Grid, Variant
+from experiments.fields import set_fields
 from experiments.results import read_table
 from experiments.table import markdown
-from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ConfigError, RunConfig
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
 SEED = 1000
 """Seed of the search; figures take 0, 1, 2 ..."""
-PASSES = {"smoke": 2, "small": 60}
+PASSES = {scale: fedcl_letter.ROUNDS[scale] for scale in ("smoke", "small")}
 """Scale -> passes over a client's images, E times T."""
 EPOCHS = {"smoke": (1, 2), "small": (1, 5)}
 """Scale -> values of E."""
@@ -44,18 +46,9 @@ SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
 
 
 def _base(scale: str) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
-    real = scale == "small"
-    return RunConfig(
-        data=DataConfig(name="cifar10" if real else "digits"),
-        partition=PartitionConfig(
-            validation=0.2, options={"ways": 3, "shots": 100 if real else 15, "test_per_class": 10}
-        ),
-        model=ModelConfig(encoder="dcgan-narrow"),
-        channel=ChannelConfig(snr_db=10.0),
-        clients=20,
-        train=TrainConfig(rounds=PASSES[scale], lr=1e-3, eval_every=PASSES[scale]),
-    )
+    """Return the configuration of the figures, with images set aside and few tests."""
+    aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
+    return set_fields(fedcl_letter.base(scale, eval_every=PASSES[scale]), aside)
 
 
 def _schedules(scale: str) -> Grid:

@@ -16,7 +16,8 @@ from joblib import Parallel, delayed, parallel_config
 from channels.options import POSITIVE
 from experiments import attempt, cluster
 from experiments.base import Train
-from experiments.progress import SweepProgress, run_folder
+from experiments.outcome import run_folder
+from experiments.progress import SweepProgress
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require
 from semcom.engine.host.orphan import end_with

@@ -21,8 +21,6 @@ from semcom.screen import Screen, on_terminal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["SweepProgress", "run_folder"]
-
 
 class SweepProgress:
     """Follows runs by what they leave in their folders; a context manager that shows the runs at work on a terminal.

@@ -67,7 +67,7 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     for name, wanted in at.items():
         field = spelled(name)
         several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-        values, held = [_plain(value) for value in several], [_plain(_field(run, field)) for run in found]
+        values, held = [comparable(value) for value in several], [comparable(_field(run, field)) for run in found]
         if all(_field(run, field) is None for run in found):
             raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
         if missing := [value for value in values if value not in held]:
@@ -90,7 +90,7 @@ def _field(run: Stored, name: str) -> Any:
     return own.get(name, run.fields.get(name))
 
 
-def _plain(value: Any) -> float | str:
+def comparable(value: Any) -> float | str:
     """Return a value as a number where it is one, be it written as text, and as text otherwise."""
     try:
         return str(value) if isinstance(value, bool) else float(value)

@@ -44,7 +44,7 @@ class Plot:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """What tells the numbers apart: hue, facet and abscissa, where there are such, each once."""
+        """The fields that tell the numbers apart: hue, facet and abscissa, where there are such, each once."""
         return tuple(dict.fromkeys(name for name in (self.hue, self.facet, self.x) if name is not None))
 
 

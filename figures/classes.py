@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -93,15 +95,10 @@ CLIENTS = Kind(
     styles=bar_styles,
     columns=3,
 )
-CLASSES = Kind(
+CLASSES = replace(
+    CLIENTS,
     title="a bar for each class, a panel for each method",
     numbers=of_classes,
-    draw=draw,
     caption=caption_of_classes,
-    takes=("x", "hue"),
     x="class",
-    facet="variant",
-    height=height,
-    styles=bar_styles,
-    columns=3,
 )

@@ -25,7 +25,7 @@ class Subject:
 
     @cached_property
     def names(self) -> Names:
-        """What makes texts that may hold paths fit to be shown."""
+        """The names of the study, which make texts that may hold paths fit to be shown."""
         return Names(self.folder)
 
     @cached_property

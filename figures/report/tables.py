@@ -48,7 +48,7 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Whether each column holds numbers alone, which stand to the right."""
+        """True for each column that holds numbers alone, which stand to the right."""
         return [not any(isinstance(row[i].sort, str) for row in self.rows) for i in range(len(self.heads))]
 
 
@@ -64,31 +64,23 @@ def tables(subject: Subject) -> list[Table]:
 
 def _means(study: Study, view: str | None) -> Table:
     """Return means over seeds, with the marks that `Study.rank` supports."""
-    means, axes = study.mean(view=view), list(study.axes)
-    marks = _marks(study, view, axes)
+    means, axes = study.marked(view=view), list(study.axes)
     rows = []
     for row in means.to_dict("records"):
-        mark = marks.get(tuple(shown(row[name]) for name in ("variant", *axes)), "")
-        accuracy = Cell(percent(row["mean"]), row["mean"], mark)
+        accuracy = Cell(percent(row["mean"]), row["mean"], row["mark"])
         ends = [Cell(percent(row[end]), _sortable(row[end])) for end in ("low", "high")]
         said = Cell(row["interval"], row["interval"])
         rows.append([*_place(row, ["variant", *axes]), accuracy, *ends, Cell(str(row["n"]), row["n"]), said])
     heads = ["method", *map(heading, axes), "accuracy in %", "from", "to", "seeds", "interval"]
-    return Table("means", "Means over seeds", _marks_note(marks) if rows else "", heads, rows)
+    return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
 
 
-def _marks(study: Study, view: str | None, axes: Sequence[str]) -> dict[tuple[str, ...], str]:
-    """Return (variant, axes) -> best or second, where the differences support it."""
-    ranks = study.rank(view=view).to_dict("records")
-    return {tuple(shown(row[name]) for name in ("variant", *axes)): row["mark"] for row in ranks if row["mark"]}
-
-
-def _marks_note(marks: Mapping[Any, str]) -> str:
+def _marks_note(some: bool) -> str:
     rule = (
         "where its paired difference to the next one is supported over two seeds or more, with Holm's correction over "
         "all differences that this takes"
     )
-    if marks:
+    if some:
         return f"Bold: the best at its point; underlined: the second. A rank is marked {rule}."
     return f"No rank is marked: a method is called best at a point {rule}, and none is."
 
