@@ -89,6 +89,22 @@ FIG2A = Experiment(
 """Fig. 2(a); the SNR, 10 dB, is ours."""
 
 
+def _fig2b(scale: str) -> Grid:
+    snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
+    return Grid(base(scale), {"channel.snr_db": snrs, "seed": _seeds(scale)})
+
+
+FIG2B = Experiment(
+    name="letter-fig2b",
+    title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
+    paper="FedCL letter, Fig. 2(b)",
+    variants=ARMS,
+    scales=_scales(_fig2b),
+    figures=("letter-fig2b",),
+)
+"""Fig. 2(b) if models are trained at the SNR at which they are tested."""
+
+
 def _fig2b_once(scale: str) -> Grid:
     snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
     features = (16, 64) if scale != "smoke" else (16,)

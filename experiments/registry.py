@@ -19,7 +19,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-ablation": "experiments.fedcl_letter:ABLATION",
         "letter-encoders": "experiments.fedcl_letter:ENCODERS",
         "letter-fig2a": "experiments.fedcl_letter:FIG2A",
-        "letter-fig2b": "experiments.letter_fig2b:LETTER_FIG2B",
+        "letter-fig2b": "experiments.fedcl_letter:FIG2B",
         "letter-fig2b-once": "experiments.fedcl_letter:FIG2B_ONCE",
         "letter-fig3a": "experiments.fedcl_letter:FIG3A",
         "letter-fig3b": "experiments.fedcl_letter:FIG3B",

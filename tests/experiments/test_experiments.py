@@ -20,25 +20,23 @@ def grid_points(name: str, scale: str) -> list[tuple[str, float, int]]:
     return [(c.method, float(c.channel.snr_db), c.seed) for c in experiment(name).grid(scale)]
 
 
-def test_small_letter_grid_is_methods_times_three_snrs() -> None:
-    assert grid_points("letter-fig2b", "small") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
+def test_small_letter_grid_is_that_of_the_protocol() -> None:
+    snrs = (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0)
+    assert grid_points("letter-fig2b", "small") == list(itertools.product(METHODS, snrs, range(3)))
     for config in experiment("letter-fig2b").grid("small"):
         assert (config.data.name, config.clients, config.channel.kind) == ("cifar10", 20, "awgn")
-        assert (config.partition.kind, config.partition.options) == ("shots", {"ways": 3, "shots": 100})
-        assert (config.train.rounds, config.train.lr, config.train.batch_size, config.train.eval_every) == (
-            60,
-            1e-3,
-            50,
-            20,
-        )
+        split = {"ways": 3, "shots": 100, "test_per_class": 100}
+        assert (config.partition.kind, config.partition.options) == ("shots", split)
+        assert (config.train.rounds, config.train.lr, config.train.eval_every) == (60, 1e-3, 20)
         assert config.channel.test_snr_db is None  # tested at the training SNR
-        assert config.model.features == 64
+        assert (config.model.encoder, config.model.features) == ("dcgan-narrow", 64)
 
 
-def test_paper_letter_grid_has_nine_snrs_and_five_seeds() -> None:
-    snrs = (-6.0, -3.0, 0.0, 3.0, 6.0, 9.0, 12.0, 15.0, 18.0)
+def test_paper_letter_grid_has_twelve_snrs_and_five_seeds() -> None:
+    snrs = [float(snr) for snr in range(-15, 19, 3)]
     assert grid_points("letter-fig2b", "paper") == list(itertools.product(METHODS, snrs, range(5)))
-    assert {c.train.rounds for c in experiment("letter-fig2b").grid("paper")} == {200}
+    for config in experiment("letter-fig2b").grid("paper"):
+        assert (config.train.rounds, config.train.optimizer, config.train.lr) == (200, "sgd", 1e-3)
 
 
 @pytest.mark.parametrize("name", ["demo", "letter-fig2b"])

@@ -35,9 +35,6 @@ HASHES = {
     "demo smoke": ("d00c969d00c3", "9a236efba842"),
     "finish-search smoke": ("1c96ca453457", "eee92f3fa45c"),
     "finish-search small": ("1c96ca453457", "73f126d75669"),
-    "letter-fig2b smoke": ("461b4909cd37", "dc95523fa628"),
-    "letter-fig2b small": ("2590222e26d5", "6285c046e3b4"),
-    "letter-fig2b paper": ("7c036f7d88dd", "482934f9b579"),
     "wireless-baselines smoke": ("beb0be5ac819", "2784dcf36d29"),
     "wireless-baselines small": ("e391436dad2b", "525f00198188"),
 }

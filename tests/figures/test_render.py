@@ -205,7 +205,7 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     letter = EXPERIMENTS.get("letter-fig2b")
     own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
-    monkeypatch.setattr("experiments.letter_fig2b.LETTER_FIG2B", own)
+    monkeypatch.setattr("experiments.fedcl_letter.FIG2B", own)
     folder = stored(scale="mine")
     (tmp_path / "results").mkdir()
     folder.rename(tmp_path / "results" / "letter-fig2b-mine")
