@@ -114,13 +114,13 @@ class Experiment:
 
     def columns(self, scale: str) -> tuple[str, ...]:
         """Return the fields that make the columns of the table: `axis`, and those that it takes its values with."""
-        return next((axis.fields for axis in self.axes(scale) if self.axis in axis.fields), (self.axis,))
+        joint = next((axis for axis in self.axes(scale) if self.axis in axis.fields), None)
+        return (self.axis,) if joint is None else tuple(n for n in joint.fields if n == self.axis or _varies(joint, n))
 
     def rows(self, scale: str) -> tuple[str, ...]:
         """Return the fields that make rows of the table beside the variant: those of the other axes."""
         done = (*self.columns(scale), "seed")
-        several = [axis for axis in self.axes(scale) if len(axis.values) > 1]
-        return tuple(name for axis in several for name in axis.fields if name not in done)
+        return tuple(n for axis in self.axes(scale) for n in axis.fields if n not in done and _varies(axis, n))
 
     def values(self, scale: str, name: str) -> list[Any]:
         """Return the values that a field takes in the runs of a scale, or that they all share."""
@@ -140,3 +140,8 @@ class Experiment:
         costs = [samples(semcom.resolve(config)) for config in self.grid(chosen)]
         known = [cost for cost in costs if cost is not None]
         return Outline(len(costs), self.axes(chosen), sum(known) if len(known) == len(costs) else None)
+
+
+def _varies(axis: Axis, name: str) -> bool:
+    """Return whether a field of an axis has several values: of joint fields, some may always have the same one."""
+    return len({repr(point[name]) for point in axis.points()}) > 1

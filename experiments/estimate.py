@@ -21,7 +21,7 @@ from experiments.plan import Plan
 from experiments.shard import Shard
 from experiments.sweep import check_data
 from experiments.table import UNITS
-from experiments.words import duration, number
+from experiments.words import duration, plain_text
 from semcom.config import Resolved
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _table(plan: Plan, keys: list[str], taken: Mapping[str, float]) -> str:
     fields = [name for axis in axes for name in axis.fields]
     rows = [
         {"method": plan.variants[key]}
-        | {UNITS.get(name, (name, ""))[0]: _text(field_of(plan.runs[key], name)) for name in fields}
+        | {UNITS.get(name, (name, ""))[0]: plain_text(field_of(plan.runs[key], name)) for name in fields}
         | {"runs": 1, "finished": int(key not in taken), "seconds": taken.get(key, 0.0)}
         for key in keys
     ]
@@ -172,7 +172,3 @@ def _table(plan: Plan, keys: list[str], taken: Mapping[str, float]) -> str:
     cells = frame.groupby(places, sort=False, dropna=False).sum().reset_index()
     cells["time"] = cells.pop("seconds").map(lambda seconds: duration(seconds) if seconds else "-")
     return cells.to_string(index=False, max_rows=ROWS)
-
-
-def _text(value: object) -> str:
-    return number(value) if isinstance(value, float) else str(value)

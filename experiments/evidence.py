@@ -16,7 +16,7 @@ from experiments.results import flatten
 from experiments.selection import comparable
 from experiments.stored import Stored
 from experiments.study import Study, study
-from experiments.words import number
+from experiments.words import plain_text
 from semcom.config import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -79,11 +79,7 @@ def _common(runs: Sequence[Stored]) -> dict[str, tuple[str, ...]]:
     """Return the fields that all runs of a point share, as claims spell their values."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
-    return {name: (_spelled(value),) for name, value in shared.items()}
-
-
-def _spelled(value: Any) -> str:
-    return number(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return {name: (plain_text(value),) for name, value in shared.items()}
 
 
 def _number(run: Stored, view: str | None, metric: str) -> float | None:

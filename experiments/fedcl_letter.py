@@ -21,12 +21,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import semcom
 from experiments.base import Experiment, Grid, Variant
-from experiments.fields import set_fields
-from experiments.outcome import run_folder
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
-from semcom.runs.folder import write_summary
+from experiments.features import train_and_measure
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -147,21 +144,6 @@ FIG3B = Experiment(
     axis="partition.ways",
 )
 """Fig. 3(b)."""
-
-
-def train_and_measure(config: RunConfig) -> None:
-    """Train; then leave silhouette and 10-nearest-neighbour purity of the received features as `clusters`.
-
-    The training lies in a folder of its own: there is a summary only when both are done.
-    """
-    folder = run_folder(config)
-    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
-    found = result.features()
-    clusters = {
-        "silhouette": semcom.silhouette(found.received, found.labels),
-        "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
-    }
-    write_summary(folder, {**result.summary, "clusters": clusters, "hash": run_hash(config)})
 
 
 def _fig4(scale: str) -> Grid:

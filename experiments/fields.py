@@ -33,6 +33,9 @@ def field_of(config: RunConfig, name: str) -> Any:
 def set_fields(config: R, values: Mapping[str, Any]) -> R:
     """Return a copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`) replaced.
 
+    None leaves an option or a hyperparameter open, so that its default holds: a grid may vary the kind of a partition
+    together with an option that only one of the kinds has.
+
     Raises:
         ConfigError: names a field that does not exist. (What `hyper` and options may hold is checked by
             `semcom.resolve`.)
@@ -67,9 +70,9 @@ def check_field(name: str) -> None:
 
 
 def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
-    """Return options with one of them set; `semcom.resolve` checks whether their owner takes it."""
+    """Return options with one set, or left open (None); `semcom.resolve` checks whether their owner takes it."""
     known = vars(options) if dataclasses.is_dataclass(options) else options or {}
-    return {**known, name: value}
+    return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
 
 
 def _replace(part: Any, name: str, value: Any, full: str) -> Any:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from experiments.grid import TEST_SNR
-from experiments.words import number
+from experiments.words import plain_text
 
 METHODS = {
     "local": "Local",
@@ -86,9 +84,8 @@ def value_label(field: str, value: Any) -> str:
     """Return a value of a field with its unit, such as "9 dB" or "FedCL"."""
     if field in NAMED:
         return METHODS.get(value, str(value))
-    empty = not isinstance(value, str) and pd.isna(value)
-    text = "none" if empty else number(value) if isinstance(value, float) else str(value)
-    return text + ("" if empty else FIELDS.get(field, ("", ""))[1])
+    shown = plain_text(value)
+    return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 
 
 def place_label(field: str, value: Any) -> str:

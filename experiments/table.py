@@ -16,7 +16,7 @@ from experiments.grid import TEST_SNR
 from experiments.names import FIELDS
 from experiments.results import configuration
 from experiments.statistics import t_interval
-from experiments.words import number
+from experiments.words import plain_text
 from semcom.config import ConfigError
 
 UNITS = {name: FIELDS[name] for name in ("channel.snr_db", TEST_SNR, "variant")}
@@ -81,12 +81,12 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
     hidden = [name for name in configuration(frame) if name not in (lines, *fields, "seed")]
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
     for (line, *values), cell in _tested_where(frame, fields).groupby([lines, *fields], sort=False, dropna=False):
-        at = ", ".join(f"{name} {_label(value)}" for name, value in zip(fields, values, strict=True))
+        at = ", ".join(f"{name} {plain_text(value)}" for name, value in zip(fields, values, strict=True))
         where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
-                shown = " and ".join(map(_label, found))
+                shown = " and ".join(map(plain_text, found))
                 raise ConfigError(f"{name}: {shown} {where} would be averaged as seeds; give one value of it")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
@@ -130,7 +130,7 @@ def _sorted(cells: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:
     keys = {line: cells[line].map({name: i for i, name in enumerate(cells[line].unique())})}
     for name in fields:
         place = {label: i for i, label in enumerate(_ascending(cells[name]))}
-        keys[name] = cells[name].map(_label, na_action=None).map(place)
+        keys[name] = cells[name].map(plain_text, na_action=None).map(place)
     order = pd.DataFrame(keys, index=cells.index).sort_values(list(keys), kind="stable").index
     return cells.loc[order].reset_index(drop=True)
 
@@ -140,7 +140,7 @@ def _ascending(column: pd.Series) -> list[str]:
     values = column.drop_duplicates()
     return (
         values.sort_values(key=lambda v: pd.to_numeric(v, errors="coerce"), kind="stable")
-        .map(_label, na_action=None)
+        .map(plain_text, na_action=None)
         .tolist()
     )
 
@@ -191,11 +191,14 @@ def _grid(cells: pd.DataFrame, axis: Names) -> tuple[pd.DataFrame, pd.DataFrame]
     seeds = over_seeds(cells)
     rows = cells[down].drop_duplicates().reset_index(drop=True)
     across = _sorted(cells[along].drop_duplicates().assign(line=0), ["line", *along])[along]
-    place = {(tuple(map(_label, c[down])), tuple(map(_label, c[along]))): _cell(c, seeds) for _, c in cells.iterrows()}
-    at = [tuple(map(_label, row)) for row in rows.itertuples(index=False)]
+    place = {
+        (tuple(map(plain_text, c[down])), tuple(map(plain_text, c[along]))): _cell(c, seeds)
+        for _, c in cells.iterrows()
+    }
+    at = [tuple(map(plain_text, row)) for row in rows.itertuples(index=False)]
     columns = {
-        ", ".join(map(_with_unit, along, value, [True] * len(along))): [
-            place.get((row, tuple(map(_label, value))), "") for row in at
+        ", ".join(_with_unit(n, v, named=True) for n, v in zip(along, value, strict=True) if _is_there(v, along)): [
+            place.get((row, tuple(map(plain_text, value))), "") for row in at
         ]
         for value in across.itertuples(index=False)
     }
@@ -206,14 +209,12 @@ def _grid(cells: pd.DataFrame, axis: Names) -> tuple[pd.DataFrame, pd.DataFrame]
 def _with_unit(name: str, value: object, named: bool = False) -> str:
     """Return a value of a field with its unit, and with the field's name in front."""
     shown, unit = UNITS.get(name, (name, ""))
-    return (f"{shown} " if named else "") + f"{_label(value)}{unit}"
+    return (f"{shown} " if named else "") + f"{plain_text(value)}{unit}"
 
 
-def _label(value: object) -> str:
-    """Return a value of a field as text, without needless decimals; None for an empty one."""
-    if pd.isna(value):
-        return "None"
-    return number(value) if isinstance(value, float) else str(value)
+def _is_there(value: object, along: Sequence[str]) -> bool:
+    """Return whether a value is named in a column's title: what joint fields leave open is not."""
+    return len(along) == 1 or plain_text(value) != "None"
 
 
 def _cell(cell: pd.Series, seeds: bool) -> str:

@@ -48,6 +48,15 @@ def number(value: float) -> str:
     return short if isinstance(value, float) and float(short) == value else str(value)
 
 
+def plain_text(value: Any) -> str:
+    """Return a value of a field as text, without needless decimals: "None" for an empty one, commas between several."""
+    if isinstance(value, tuple | list):
+        return ",".join(map(plain_text, value))
+    if isinstance(value, float):
+        return "None" if math.isnan(value) else number(value)
+    return "None" if str(value) == "<NA>" else str(value)  # pandas's own
+
+
 def duration(seconds: float) -> str:
     """Return a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
     units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))

@@ -12,6 +12,7 @@ from experiments.fields import field_of, set_fields
 from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
+from semcom.runs.resolve import resolve
 
 METHODS = ("fedcl", "fedproto", "fedavg")
 
@@ -95,3 +96,11 @@ def test_fields_are_found_by_their_dotted_names() -> None:
     config = set_fields(RunConfig(), {"hyper.lam": 0.5, "partition.ways": 4, "train.rounds": 3})
     names = ("hyper.lam", "partition.ways", "train.rounds", "seed", "channel.m", "hyper.mu", "nothing.at.all")
     assert [field_of(config, name) for name in names] == [0.5, 4, 3, 0, None, None, None]
+
+
+def test_none_leaves_an_option_open() -> None:
+    """Fields of joint axes that one of their kinds has not."""
+    config = set_fields(RunConfig(), {"partition.kind": "pathological", "partition.classes": 2, "hyper.lam": 0.5})
+    opened = set_fields(config, {"partition.kind": "dirichlet", "partition.classes": None, "hyper.lam": None})
+    assert opened.partition.options == {} and opened.hyper == {}
+    assert resolve(opened).partition.options.beta == 0.1

@@ -31,7 +31,9 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
         origin = {"experiment": name, "scale": scale, "command": f"semcom sweep {name} --scale {scale}"}
         folder, rows, variants = tmp_path / "sweep", [], {}
         shutil.rmtree(folder, ignore_errors=True)
-        for each in altered(experiment(name), scale, asked(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})).grid(scale):
+        for each in altered(experiment(name), scale, asked(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})).grid(
+            scale
+        ):
             config = semcom.resolve(each)
             variants[run_hash(config)] = config.method
             failed = config.method == failing
