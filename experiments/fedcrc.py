@@ -1,0 +1,208 @@
+"""The tables and figures of FedCRC.
+
+Wang et al., "FedCRC: Federated Learning with Common Representation Learning Criterion and Personalized Predictor".
+
+The paper gives: 100 clients of equal size, a tenth of which takes part in a round; 100 rounds of five local epochs; SGD
+with momentum 0.9 at 0.05, 0.01 from round 50 and 0.001 from round 75; mu of FedProx 0.1 and tau of FedCRC 0.99, which
+are semcom's defaults; one vector of class probabilities per client, Dir(beta) with beta 0.1, 0.5 and 1, and equal
+divisions; 80 % of a client's images for training; a network of four convolutions and one fully-connected layer, and
+ResNet-18 for CIFAR-100; 60 clients that train and 40 that join (Table II); tau of 0.99, 0.9, 0.5 and 0.2 (Table III);
+all clients in each round and one local epoch in Fig. 3, and two clients of MNIST in Fig. 1.
+
+It does not give: batch size (50), number of repetitions (three), filters and features (FedBABU's network: 64, and 256
+numbers), epochs of the other methods' heads (their defaults), dataset and divisions of Fig. 3 (CIFAR-10 with beta 0.1,
+and equal parts). In Fig. 1 two clients train their predictors after a common training, of unknown length: here 10
+rounds of FedAvg, then up to 20 epochs of the predictor alone by SGD at 0.05. No radio: the link is `none`.
+
+Scale `small` has MNIST and CIFAR-10, a quarter of the images, two local epochs in place of five, 40 rounds with the
+rate falling at 20 and 30, and 64 features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import semcom
+from experiments.base import Experiment, Grid
+from experiments.fields import set_fields
+from experiments.outcome import run_folder
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
+from semcom.runs.folder import write_summary
+
+ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
+"""The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""
+DIVISION = ("data.name", "partition.kind", "partition.beta")
+"""The fields that say what a client owns; equal divisions have no beta."""
+Division = tuple[str, str, float | None]
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {"rounds": 2, "epochs": 1, "milestones": (2,), "decay": (0.2,), "clients": 10, "fraction": 0.2},
+    "small": {"rounds": 40, "epochs": 2, "milestones": (20, 30), "decay": (0.2, 0.1), "clients": 100, "fraction": 0.25},
+    "paper": {"rounds": 100, "epochs": 5, "milestones": (50, 75), "decay": (0.2, 0.1), "clients": 100, "fraction": 1.0},
+}
+SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2)}
+SKEWED: dict[str, tuple[Division, ...]] = {
+    "smoke": (("digits", "dirichlet-client", 0.5),),
+    "small": (("mnist", "dirichlet-client", 0.1), ("cifar10", "dirichlet-client", 0.1)),
+    "paper": tuple(
+        (name, "iid" if beta is None else "dirichlet-client", beta)
+        for name in ("mnist", "cifar10", "cifar100")
+        for beta in (0.1, 0.5, 1.0, None)
+    ),
+}
+"""Scale -> the columns of Table I."""
+BETAS = {"smoke": (0.5,), "small": (0.1, 0.5, 1.0), "paper": (0.1, 0.5, 1.0)}
+"""Scale -> values of beta where they alone vary."""
+TAUS = {"smoke": (0.99, 0.2), "small": (0.99, 0.9, 0.5, 0.2), "paper": (0.99, 0.9, 0.5, 0.2)}
+"""Scale -> values of tau."""
+EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20)}
+"""Scale -> epochs of the predictor alone in Fig. 1."""
+
+
+def base(scale: str, data: str = "cifar10") -> RunConfig:
+    """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
+    size = SIZES[scale]
+    return RunConfig(
+        data=DataConfig(name="digits" if scale == "smoke" else data, size=16 if scale == "smoke" else 32),
+        partition=PartitionConfig(kind="iid", options={"fraction": size["fraction"], "test_fraction": 0.2}),
+        model=ModelConfig(encoder="conv4", features=256 if scale == "paper" else 64),
+        channel=ChannelConfig(kind="none"),
+        clients=size["clients"],
+        train=TrainConfig(
+            rounds=size["rounds"],
+            local_epochs=size["epochs"],
+            participation=0.1 if scale != "smoke" else 0.2,
+            batch_size=50,
+            optimizer="sgd",
+            lr=0.05,
+            momentum=0.9,
+            lr_milestones=size["milestones"],
+            lr_decay=size["decay"],
+        ),
+    )
+
+
+def _scales(grid: Callable[[str], Grid]) -> dict[str, Grid]:
+    return {scale: grid(scale) for scale in SIZES}
+
+
+def _table1(scale: str) -> Grid:
+    apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
+    vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
+    return Grid(base(scale), vary, apart if scale == "paper" else {})
+
+
+def _table2(scale: str) -> Grid:
+    joining = {"partition.kind": "dirichlet-client"}
+    few, new = (6, 4) if scale == "smoke" else (60, 40)
+    fixed = set_fields(base(scale), {**joining, "clients": few, "new_clients": new})
+    return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]})
+
+
+def _table3(scale: str) -> Grid:
+    divisions = tuple(("dirichlet-client", beta) for beta in BETAS[scale])
+    equal = () if scale == "smoke" else (("iid", None),)
+    vary = {
+        ("partition.kind", "partition.beta"): (*divisions, *equal),
+        "hyper.tau": TAUS[scale],
+        "seed": SEEDS[scale],
+    }
+    return Grid(base(scale), vary)
+
+
+def _fig3(scale: str) -> Grid:
+    every = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
+    vary = {
+        ("partition.kind", "partition.beta"): (("dirichlet-client", BETAS[scale][0]), ("iid", None)),
+        "seed": SEEDS[scale],
+    }
+    return Grid(set_fields(base(scale), every), vary)
+
+
+TABLE1 = Experiment(
+    name="fedcrc-table1",
+    title="Global and personal models of six methods for different skews of labels",
+    paper="FedCRC, Table I",
+    variants=ARMS,
+    scales=_scales(_table1),
+    axis="data.name",
+)
+"""Table I."""
+TABLE2 = Experiment(
+    name="fedcrc-table2",
+    title="Global models on clients that took no part",
+    paper="FedCRC, Table II",
+    variants=ARMS,
+    scales=_scales(_table2),
+    axis="partition.beta",
+)
+"""Table II. Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a
+sweep prints. FedPer and FedRep have no global model: the average of their personal ones stands for it."""
+TABLE3 = Experiment(
+    name="fedcrc-table3",
+    title="FedCRC against tau, the weight of the moving average",
+    paper="FedCRC, Table III",
+    variants=("fedcrc",),
+    scales=_scales(_table3),
+    axis="hyper.tau",
+)
+"""Table III."""
+FIG3 = Experiment(
+    name="fedcrc-fig3",
+    title="Learning curves with all clients in each round",
+    paper="FedCRC, Fig. 3",
+    variants=("fedavg", "fedcrc"),
+    scales=_scales(_fig3),
+    axis="partition.kind",
+)
+"""Fig. 3."""
+
+
+def train_and_compare(config: RunConfig) -> None:
+    """Train two clients; then leave the distance of their predictors as `predictor_distance`.
+
+    It is the Euclidean distance between the parameters of the two heads. The training lies in a folder of its own:
+    there is a summary only when both are done.
+
+    Args:
+        config: of a run with two clients whose first view has heads of their own.
+    """
+    folder = run_folder(config)
+    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
+    population = next(iter(result.views.values())).population
+    heads = [population.named(part)[part] for part in population.parameters("head.")]
+    squares = torch.stack([(head[0] - head[1]).double().square().sum() for head in heads])
+    distance = float(squares.sum().sqrt())
+    write_summary(folder, {**result.summary, "predictor_distance": distance, "hash": run_hash(config)})
+
+
+def _fig1(scale: str) -> Grid:
+    whole = {
+        "clients": 2,
+        "partition.fraction": 0.2 if scale == "smoke" else 0.05,
+        "train.participation": 1.0,
+        "train.rounds": 2 if scale == "smoke" else 10,
+        "train.lr_milestones": None,
+        "train.lr_decay": None,
+        "finish.lr": 0.05,
+    }
+    vary = {
+        ("partition.kind", "partition.beta"): (("iid", None), ("dirichlet-client", 0.1)),
+        "finish.epochs": EPOCHS[scale],
+        "seed": SEEDS[scale],
+    }
+    return Grid(set_fields(base(scale, "mnist"), whole), vary)
+
+
+FIG1 = Experiment(
+    name="fedcrc-fig1",
+    title="Distance between the predictors of two clients against their updates",
+    paper="FedCRC, Fig. 1",
+    variants=("fedavg_ft",),
+    scales=_scales(_fig1),
+    axis="finish.epochs",
+    train=train_and_compare,
+)
+"""Fig. 1: a last stage of the predictor alone, after a common training."""
