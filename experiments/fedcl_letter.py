@@ -82,6 +82,7 @@ FIG2A = Experiment(
     variants=ARMS,
     scales=_scales(_fig2a),
     axis="clients",
+    figures=("letter-fig2a",),
 )
 """Fig. 2(a); the SNR, 10 dB, is ours."""
 
@@ -116,6 +117,7 @@ FIG2B_ONCE = Experiment(
     variants=ARMS,
     scales=_scales(_fig2b_once),
     axis="channel.test_snr_db",
+    figures=("letter-fig2b-once",),
 )
 """Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64."""
 
@@ -132,6 +134,7 @@ FIG3A = Experiment(
     variants=("fedcl",),
     scales=_scales(lambda scale: _fig3(scale, CURVE[scale])),
     axis="partition.ways",
+    figures=("letter-fig3a",),
 )
 """Fig. 3(a); 10 dB is that of Fig. 3(b)."""
 
@@ -142,6 +145,7 @@ FIG3B = Experiment(
     variants=ARMS,
     scales=_scales(lambda scale: _fig3(scale, 20)),
     axis="partition.ways",
+    figures=("letter-fig3b",),
 )
 """Fig. 3(b)."""
 
@@ -157,6 +161,7 @@ FIG4 = Experiment(
     variants=ARMS,
     scales=_scales(_fig4),
     axis="channel.snr_db",
+    figures=("letter-fig4",),
     train=train_and_measure,
 )
 """Fig. 4, with two numbers for what its drawings show."""
@@ -185,6 +190,7 @@ ABLATION = Experiment(
     ),
     scales=_scales(_ablation),
     axis="channel.test_snr_db",
+    figures=("letter-ablation",),
 )
 """What FedCL's accuracy is made of, at 9 dB and tested at others."""
 
@@ -201,5 +207,6 @@ ENCODERS = Experiment(
     variants=("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"),
     scales=_scales(_encoders),
     axis="model.encoder",
+    figures=("letter-encoders",),
 )
 """Methods whose clients may have encoders of their own."""

@@ -31,14 +31,14 @@ from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfi
 
 OWN_RATES = {"train.lr": None, "train.optimizer": None}
 """Schedule fields left open for methods with hyperparameters for their rates."""
-PERSONAL = (
+PERSONAL: tuple[str | Variant, ...] = (
     Variant("pfedme", "pfedme", OWN_RATES),
     "ditto",
     Variant("perfedavg", "perfedavg", OWN_RATES),
     *("fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh"),
 )
 """The personalised methods that the paper compares with its own, in the order of its tables."""
-ARMS = ("local", "fedavg", "fedprox", "moon", *PERSONAL, "fedcosr")
+ARMS: tuple[str | Variant, ...] = ("local", "fedavg", "fedprox", "moon", *PERSONAL, "fedcosr")
 """All methods of its tables."""
 FEATURES = ("fedavg", "lg_fedavg", "fedgh", "fedproto", "fedcosr")
 """The methods of Fig. 9."""
@@ -116,13 +116,13 @@ def table3(scale: str) -> Grid:
 def curves(scale: str) -> Grid:
     """Return the default divisions, with an evaluation every few rounds: Fig. 5."""
     every = {"smoke": 1, "small": 1, "paper": 5}[scale]
-    return Grid(base(scale, every), {DIVISION: DEFAULT[scale][: 1 if scale == "smoke" else None], "seed": SEEDS[scale]})
+    return Grid(base(scale, every), {DIVISION: _first(scale), "seed": SEEDS[scale]})
 
 
 def labels(scale: str) -> Grid:
     """Return the default divisions without training to speak of: Fig. 4 shows what the clients own."""
     one = set_fields(replace(base(scale), keep=("confusion",)), {"train.rounds": 1})
-    return Grid(one, {DIVISION: DEFAULT[scale], "seed": (0,)})
+    return Grid(one, {DIVISION: _first(scale), "seed": (0,)})
 
 
 def features(scale: str) -> Grid:
@@ -136,6 +136,11 @@ def each_scale(grid: Callable[[str], Grid]) -> dict[str, Grid]:
     return {scale: grid(scale) for scale in SIZES}
 
 
+def _first(scale: str) -> tuple[Division, ...]:
+    """Return the default divisions of the first dataset; another one is `--set data.name=emnist`."""
+    return tuple(division for division in DEFAULT[scale] if division[0] == DEFAULT[scale][0][0])
+
+
 def _fig6(scale: str) -> Grid:
     split = dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
     scarce = {"partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
@@ -143,8 +148,7 @@ def _fig6(scale: str) -> Grid:
 
 
 def _fig7(scale: str) -> Grid:
-    divisions = tuple(division for division in DEFAULT[scale] if division[0] == DEFAULT[scale][0][0])
-    vary = {DIVISION: divisions, "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
+    vary = {DIVISION: _first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
     return Grid(base(scale), vary)
 
 
@@ -155,6 +159,7 @@ TABLE2 = Experiment(
     variants=ARMS,
     scales=each_scale(table2),
     axis="partition.kind",
+    figures=("fedcosr-table2",),
 )
 """Table II."""
 TABLE3 = Experiment(
@@ -173,6 +178,7 @@ FIG4 = Experiment(
     variants=("local",),
     scales=each_scale(labels),
     axis="partition.kind",
+    figures=("fedcosr-fig4",),
 )
 """Fig. 4; one round of one method is trained, so that each run stores its division."""
 FIG5 = Experiment(
@@ -182,6 +188,7 @@ FIG5 = Experiment(
     variants=(*PERSONAL, "fedcosr"),
     scales=each_scale(curves),
     axis="partition.kind",
+    figures=("fedcosr-fig5",),
 )
 """Fig. 5."""
 FIG6 = Experiment(
@@ -191,6 +198,7 @@ FIG6 = Experiment(
     variants=FAIRNESS,
     scales=each_scale(_fig6),
     axis="partition.scarce_fraction",
+    figures=("fedcosr-fig6",),
 )
 """Fig. 6."""
 FIG7 = Experiment(
@@ -200,6 +208,7 @@ FIG7 = Experiment(
     variants=("local", *PERSONAL, "fedcosr"),
     scales=each_scale(_fig7),
     axis="partition.fraction",
+    figures=("fedcosr-fig7",),
 )
 """Fig. 7; `local` is ours, for what the text says of the advantage of taking part."""
 FIG8 = Experiment(
@@ -214,6 +223,7 @@ FIG8 = Experiment(
     ),
     scales=each_scale(table2),
     axis="partition.kind",
+    figures=("fedcosr-fig8",),
 )
 """Fig. 8."""
 FIG9 = Experiment(
@@ -223,6 +233,7 @@ FIG9 = Experiment(
     variants=FEATURES,
     scales=each_scale(features),
     axis="partition.kind",
+    figures=("fedcosr-fig9",),
     train=train_and_measure,
 )
 """Fig. 9, with two numbers for what its drawings show."""

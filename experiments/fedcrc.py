@@ -147,6 +147,7 @@ TABLE3 = Experiment(
     variants=("fedcrc",),
     scales=_scales(_table3),
     axis="hyper.tau",
+    figures=("fedcrc-table3",),
 )
 """Table III."""
 FIG3 = Experiment(
@@ -156,6 +157,7 @@ FIG3 = Experiment(
     variants=("fedavg", "fedcrc"),
     scales=_scales(_fig3),
     axis="partition.kind",
+    figures=("fedcrc-fig3",),
 )
 """Fig. 3."""
 
@@ -203,6 +205,7 @@ FIG1 = Experiment(
     variants=("fedavg_ft",),
     scales=_scales(_fig1),
     axis="finish.epochs",
+    figures=("fedcrc-fig1",),
     train=train_and_compare,
 )
 """Fig. 1: a last stage of the predictor alone, after a common training."""

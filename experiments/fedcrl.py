@@ -26,6 +26,7 @@ TABLE2 = Experiment(
     variants=(*METHODS, "fedcrl"),
     scales=each_scale(table2),
     axis="partition.kind",
+    figures=("fedcrl-table2",),
 )
 """Table II."""
 TABLE3 = Experiment(
@@ -44,6 +45,7 @@ CURVES = Experiment(
     variants=(*PERSONAL, "fedcrl"),
     scales=each_scale(curves),
     axis="partition.kind",
+    figures=("fedcrl-curves",),
 )
 """The figure of learning curves."""
 TSNE = Experiment(
@@ -53,6 +55,7 @@ TSNE = Experiment(
     variants=("fedavg", "fedcrl"),
     scales=each_scale(features),
     axis="partition.kind",
+    figures=("fedcrl-tsne",),
     train=train_and_measure,
 )
 """The figure of features, with two numbers for what it shows."""

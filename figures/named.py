@@ -2,11 +2,105 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
+from experiments.study import Study
+from experiments.table import means
 from figures.base import Drawing, Plot
 
-DEMO = Drawing("demo", "demo", Plot(kind="lines", x="channel.snr_db"))
+SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
+KIND, DATA = "partition.kind", "data.name"
+
+DEMO = Drawing("demo", "demo", Plot(kind="lines", x=SNR))
 """The figure of `make demo`."""
-LETTER_FIG2B = Drawing("letter-fig2b", "letter-fig2b", Plot(kind="lines", x="channel.snr_db"))
-"""Fig. 2(b) of the FedCL letter."""
-ARMS_SMALL = Drawing("arms-small", "arms-small", Plot(kind="dots", x="variant", hue="partition.kind"))
+ARMS_SMALL = Drawing("arms-small", "arms-small", Plot(kind="dots", x="variant", hue=KIND))
 """All methods side by side, a mark for each partition."""
+
+LETTER_FIG2A = Drawing("letter-fig2a", "letter-fig2a", Plot(kind="curves", facet="clients"))
+"""Fig. 2(a) of the FedCL letter."""
+LETTER_FIG2B = Drawing("letter-fig2b", "letter-fig2b", Plot(kind="lines", x=SNR))
+"""Fig. 2(b) of the FedCL letter, trained at each SNR."""
+LETTER_FIG2B_ONCE = Drawing(
+    "letter-fig2b-once", "letter-fig2b-once", Plot(kind="lines", x=TEST_SNR, facet="model.features")
+)
+"""Fig. 2(b) of the FedCL letter, trained at one SNR."""
+LETTER_FIG3A = Drawing("letter-fig3a", "letter-fig3a", Plot(kind="curves", hue=WAYS), shows=(WAYS, "partition.shots"))
+"""Fig. 3(a) of the FedCL letter."""
+LETTER_FIG3B = Drawing("letter-fig3b", "letter-fig3b", Plot(kind="lines", x=WAYS), shows=(WAYS, "partition.shots"))
+"""Fig. 3(b) of the FedCL letter."""
+LETTER_FIG4 = Drawing("letter-fig4", "letter-fig4", Plot(kind="embedding", at={"seed": 0}), shows=(SNR,))
+"""Fig. 4 of the FedCL letter."""
+LETTER_ABLATION = Drawing("letter-ablation", "letter-ablation", Plot(kind="lines", x=TEST_SNR))
+"""FedCL with one thing changed, against test SNR."""
+LETTER_ENCODERS = Drawing("letter-encoders", "letter-encoders", Plot(kind="dots", x="variant", hue="model.encoder"))
+"""One encoder for all, and four in turn."""
+
+FEDCOSR_TABLE2 = Drawing("fedcosr-table2", "fedcosr-table2", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))
+"""Table II of FedCoSR as a figure."""
+FEDCOSR_FIG4 = Drawing("fedcosr-fig4", "fedcosr-fig4", Plot(kind="divisions", facet=KIND))
+"""Fig. 4 of FedCoSR."""
+FEDCOSR_FIG5 = Drawing("fedcosr-fig5", "fedcosr-fig5", Plot(kind="curves", facet=KIND, window=10))
+"""Fig. 5 of FedCoSR: at scale `paper` ten evaluations are 50 rounds."""
+FEDCOSR_FIG6 = Drawing(
+    "fedcosr-fig6", "fedcosr-fig6", Plot(kind="clients", at={"seed": 0}), shows=("partition.scarce_fraction",)
+)
+"""Fig. 6 of FedCoSR."""
+FEDCOSR_FIG7 = Drawing(
+    "fedcosr-fig7",
+    "fedcosr-fig7",
+    Plot(kind="lines", x="partition.fraction", facet=KIND),
+    shows=("partition.fraction", KIND, "partition.beta", "partition.classes"),
+)
+"""Fig. 7 of FedCoSR."""
+FEDCOSR_FIG8 = Drawing("fedcosr-fig8", "fedcosr-fig8", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))
+"""Fig. 8 of FedCoSR."""
+FEDCOSR_FIG9 = Drawing("fedcosr-fig9", "fedcosr-fig9", Plot(kind="embedding", at={"seed": 0}), shows=(KIND,))
+"""Fig. 9 of FedCoSR."""
+FEDCRL_TABLE2 = Drawing("fedcrl-table2", "fedcrl-table2", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))
+"""Table II of FedCRL as a figure."""
+FEDCRL_CURVES = Drawing("fedcrl-curves", "fedcrl-curves", Plot(kind="curves", facet=KIND, window=4))
+"""The learning curves of FedCRL: at scale `paper` four evaluations are 20 rounds."""
+FEDCRL_TSNE = Drawing("fedcrl-tsne", "fedcrl-tsne", Plot(kind="embedding", at={"seed": 0}), shows=(KIND,))
+"""The t-SNE of FedCRL."""
+
+FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KIND), shows=(KIND, "partition.beta"))
+"""Fig. 3 of FedCRC."""
+FEDCRC_TABLE3 = Drawing(
+    "fedcrc-table3", "fedcrc-table3", Plot(kind="lines", x="hyper.tau", hue="partition.beta", facet=KIND)
+)
+"""Table III of FedCRC as a figure."""
+
+
+def distances(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the mean distance of two clients' predictors over seeds, with its interval, by epochs and partition."""
+    done = study.runs[study.runs["status"] == "done"]
+    return means(done, ["variant", *plot.fields], "predictor_distance")
+
+
+FEDCRC_FIG1 = Drawing(
+    "fedcrc-fig1",
+    "fedcrc-fig1",
+    Plot(kind="lines", x="finish.epochs", y="predictor_distance", hue=KIND),
+    numbers=distances,
+    caption=lambda cells, plot: (
+        "Euclidean distance between the heads of two clients after a common training, against the epochs in which "
+        "each trains its head alone; mean over seeds, bars: 95 % intervals (Student's t)."
+    ),
+    shows=("finish.epochs", KIND, "partition.beta"),
+)
+"""Fig. 1 of FedCRC."""
+
+WIRELESS_SNR = Drawing(
+    "wireless-snr",
+    "wireless-snr",
+    Plot(kind="heatmap", x=TEST_SNR, facet="channel.kind", at={"air.parameters": "ideal"}),
+    shows=(TEST_SNR, "channel.kind", "air.parameters"),
+)
+"""All methods against test SNR over three channels, exchange free of errors."""
+WIRELESS_HETEROGENEITY = Drawing(
+    "wireless-heterogeneity",
+    "wireless-heterogeneity",
+    Plot(kind="heatmap", x=WAYS, facet=TEST_SNR),
+    shows=(WAYS, "partition.shots", TEST_SNR),
+)
+"""All methods against classes per client, at two test SNRs."""

@@ -1,0 +1,177 @@
+"""What each method sends, measured, beside the formulas of FedCoSR, Section V-C2.
+
+The paper counts parameters per client and round: phi(theta) of a whole model, phi(phi) of its encoder, phi(pi) of its
+head, and phi(Omega) of the centroids of all C classes, C k numbers; up and down together. All 23 methods run in its
+default division of CIFAR-10, over AWGN at 10 dB, so that FedCL's features cross a link. In the first round there is
+nothing to be sent down yet; so what counts is the third round, what a run of three rounds sends beyond one of two.
+Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); the paper speaks of floats alone.
+
+    semcom sweep overhead --scale small
+    python -m experiments.overhead results/overhead-small
+
+prints the table: measured up and down, what the formula says, and the ratio. The formulas count too much where a method
+sends a part of the model, or a client the centroids of its own classes alone.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import semcom
+from experiments.base import Experiment, Grid
+from experiments.fedcosr import DEFAULT, DIVISION, base, each_scale
+from experiments.fields import set_fields
+from experiments.names import METHODS
+from experiments.outcome import run_folder
+from experiments.results import read_table
+from experiments.table import markdown
+from experiments.wireless import ARMS
+from semcom.config import RunConfig, run_hash
+from semcom.runs.folder import write_summary
+from semcom.runs.result import Result
+
+WHOLE = ("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedrep", "lg_fedavg", "fedper", "fedamp")
+"""Methods that the paper says to send a whole model both ways, with FedALA and FedPAC."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers that a formula counts.
+
+    Attributes:
+        encoder: parameters of the encoder, phi(phi).
+        head: parameters of the head, phi(pi).
+        centroids: numbers in the centroids of all classes, phi(Omega): C times d.
+    """
+
+    encoder: int
+    head: int
+    centroids: int
+
+
+Formula = Callable[[Sizes], int]
+Traffic = Mapping[str, Mapping[str, float]]
+
+
+def _whole(of: Sizes) -> int:
+    return 2 * (of.encoder + of.head)
+
+
+def _encoder_and_centroids(of: Sizes) -> int:
+    return 2 * (of.encoder + of.centroids)
+
+
+FORMULAS: Mapping[str, Formula] = {
+    **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _whole),
+    "local": lambda of: 0,
+    "fedproto": lambda of: 2 * of.centroids,
+    "fedgh": lambda of: of.centroids + of.head,
+    "fedcosr": _encoder_and_centroids,
+    "fedcrl": _encoder_and_centroids,
+}
+"""Method -> floats per client and round, up and down together, by Section V-C2; it has nothing on the others."""
+
+
+def sizes_of(result: Result) -> Sizes:
+    """Return the sizes of a finished run's models. Its first client stands for all: they have one architecture."""
+    population = next(iter(result.views.values())).population
+    encoder, head = (int(population.numbers(part)[0]) for part in ("encoder.", "head."))
+    return Sizes(encoder, head, len(result.federation.classes) * result.config.model.features)
+
+
+def train_and_count(config: RunConfig) -> None:
+    """Train with and without the last round; leave what that round sends, and what the paper's formula says.
+
+    `traffic` in the summary is per participating client of the last round, not of all rounds. `floats_formula` is the
+    formula's number, null where there is none. The trainings lie in folders of their own.
+    """
+    folder, rounds = run_folder(config), int(config.train.rounds or 0)
+    shorter = semcom.run(set_fields(config, {"out": str(folder / "before"), "train.rounds": rounds - 1}))
+    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
+    formula = FORMULAS.get(config.method)
+    said = None if formula is None else float(formula(sizes_of(result)))
+    last = last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
+    write_summary(folder, {**result.summary, "traffic": last, "floats_formula": said, "hash": run_hash(config)})
+
+
+def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
+    """Return the traffic of the last round, from the means over all rounds and over those before it.
+
+    Args:
+        whole: direction -> what is counted -> mean per client and round, over all rounds.
+        before: the same over all but the last one.
+        rounds: T, at least 2, with the same number of clients in each.
+    """
+    return {
+        way: {what: rounds * value - (rounds - 1) * before[way][what] for what, value in counts.items()}
+        for way, counts in whole.items()
+    }
+
+
+def _grid(scale: str) -> Grid:
+    split = dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
+    short = {
+        "train.rounds": 2 if scale == "smoke" else 3,
+        "channel.kind": "awgn",
+        "partition.fraction": 0.1 if scale == "smoke" else 0.05,
+    }
+    return Grid(
+        set_fields(base(scale), {**split, **short}), {"seed": {"smoke": (0,), "small": (0, 1)}.get(scale, range(5))}
+    )
+
+
+OVERHEAD = Experiment(
+    name="overhead",
+    title="What each method sends per client and round, measured, beside FedCoSR's formulas",
+    paper="FedCoSR and FedCRL, the sections on communication",
+    variants=ARMS,
+    scales=each_scale(_grid),
+    axis="partition.kind",
+    train=train_and_count,
+)
+"""Traffic of all methods."""
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per method: floats up and down, bits, channel uses, airtime in ms, energy, formula, and the ratio.
+
+    Args:
+        frame: the table of the sweep; means over its seeds are taken.
+
+    Returns:
+        Columns: method, up, down (floats), bits, uses, airtime_ms, energy_j (both ways together, energy in joules at
+        unit symbol energy), formula, ratio (measured floats over the formula's); NaN where the paper has no formula.
+    """
+    rows = []
+    for variant, runs in frame[frame["status"] == "done"].groupby("variant", sort=False):
+        row: dict[str, Any] = {"method": METHODS.get(str(variant), variant)}
+        row |= {way: runs[f"traffic.{way}.floats"].mean() for way in ("up", "down")}
+        row |= {cost: _both(runs, cost) for cost in ("bits", "uses")}
+        row |= {"airtime_ms": 1000 * _both(runs, "airtime_s"), "energy_j": _both(runs, "energy_j")}
+        said = float(runs["floats_formula"].astype(float).mean()) if "floats_formula" in runs else math.nan
+        row |= {"formula": said, "ratio": (row["up"] + row["down"]) / said if said else math.nan}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _both(runs: pd.DataFrame, cost: str) -> float:
+    """Return a cost of both directions together, the mean over runs."""
+    return float(sum(runs[f"traffic.{way}.{cost}"].mean() for way in ("up", "down")))
+
+
+def _shown(value: object) -> str:
+    """Return a cell as text: three digits of small numbers, whole large ones, a dash where there is none."""
+    if not isinstance(value, float):
+        return str(value)
+    return "-" if math.isnan(value) else f"{value:.3g}" if value < 10 else f"{value:,.0f}"
+
+
+if __name__ == "__main__":
+    print(markdown(table(read_table(Path(sys.argv[1]))).map(_shown)))

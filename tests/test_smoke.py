@@ -1,0 +1,32 @@
+"""Every experiment at its cheapest scale, with its figures: what a paper's name promises can be carried out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.registry import EXPERIMENTS, experiment
+from experiments.results import read_table
+from experiments.sweep import sweep
+from figures.registry import drawings_of
+from figures.render import render
+
+ELSEWHERE = ("demo", "finish-search", "letter-search", "letter-search-lambda", "wireless-baselines", "arms-small")
+"""Experiments whose runs other tests look at."""
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if name not in ELSEWHERE])
+def test_every_experiment_runs_at_smoke_with_its_figures(name: str, tmp_path: Path) -> None:
+    found = experiment(name)
+    sweep(name, scale="smoke", out=tmp_path / name)
+    frame = read_table(tmp_path / name)
+    assert len(frame) == len(found.runs("smoke")) and set(frame["status"]) == {"done"}
+    assert set(frame["variant"]) == {variant.name for variant in found.compared()}
+    assert frame["accuracy"].astype(float).between(0, 1).all() and frame["accuracy"].astype(float).gt(0).any()
+    for drawing in drawings_of(found, "smoke"):
+        files = render(drawing.name, results=tmp_path / name, out=tmp_path / "figures")
+        assert {file.suffix for file in files} == {".pdf", ".png", ".csv", ".md"}
+        shown = pd.read_csv(next(file for file in files if file.suffix == ".csv"))
+        assert len(shown) and not shown.select_dtypes("number").dropna(axis=1, how="all").empty
