@@ -14,6 +14,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
         "arms-small": "experiments.arms_small:ARMS_SMALL",
+        "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
         "demo": "experiments.demo:DEMO",
         "finish-search": "experiments.finish_search:FINISH_SEARCH",
         "letter-ablation": "experiments.fedcl_letter:ABLATION",
