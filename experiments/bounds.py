@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import semcom
 from experiments.base import Experiment, Grid
-from experiments.bounds_report import report
-from experiments.bounds_round import measure, theorem_of
 from experiments.fields import set_fields
 from experiments.outcome import run_folder
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
@@ -24,7 +22,11 @@ def train_and_measure(config: RunConfig) -> None:
     Raises:
         ConfigError: the run is none that a theorem is about, see `theorem_of`.
     """
-    theorem = theorem_of(semcom.resolve(config))
+    from experiments.bounds_report import report
+    from experiments.bounds_round import measure, theorem_of
+    from semcom.runs.resolve import resolve
+
+    theorem = theorem_of(resolve(config))
     folder = run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / "training")}), observe=measure)
     write_summary(folder, {**result.summary, "bounds": report(theorem, result.metrics), "hash": run_hash(config)})
@@ -53,7 +55,7 @@ CONVERGENCE_BOUND = Experiment(
         "small": _grid("cifar10", "dcgan-narrow", 5, 100, 50, 30),
         "paper": _grid("cifar10", "dcgan", 20, 100, 50, 200),
     },
-    axis="seed",
+    axis="channel.snr_db",
     figures=("convergence-bound",),
     train=train_and_measure,
 )

@@ -16,6 +16,7 @@ FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
         "arms-small": "figures.named:ARMS_SMALL",
+        "convergence-bound": "figures.bounds:CONVERGENCE_BOUND",
         "demo": "figures.named:DEMO",
         "letter-fig2b": "figures.named:LETTER_FIG2B",
         "wireless-baselines": "figures.baselines:WIRELESS_BASELINES",

@@ -17,7 +17,7 @@ from semcom.config.errors import shown
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import ALONE, Team, WorkerLost, launched_rank, team
+from semcom.engine.host.ranks import ALONE, Team, WorkerLost, launched_rank, launched_size, team
 from semcom.engine.store.rows import Slot
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
@@ -42,8 +42,8 @@ OnRound = Callable[[dict[str, Any]], None]
 Observer = Callable[[Any, Any, World], Mapping[str, Any]]
 """`(State before a round, State after it, world) -> values`: what it returns is `observed` in the round's line.
 
-It is asked right after the training, in the same round. It may train and draw with the world: none of it counts. The run
-goes on from the second State, so it must not change what it is shown.
+It is asked right after the training, in the same round. It may train and draw with the world: none of it counts. The
+run goes on from the second State, so it must not change what it is shown.
 """
 LOG = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ def run(
     if observe is not None and not callable(observe):
         raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
     config = resolve(config)
-    if observe is not None and config.processes > 1:
-        raise ConfigError(f"processes: {config.processes} cannot be observed; give 1")
+    if observe is not None and max(config.processes, launched_size()) > 1:
+        raise ConfigError("processes: a run of several cannot be observed; give 1")
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
