@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ def theorem_of(config: Resolved) -> FedCLBound | FedCoSRBound:
         raise ConfigError("train.optimizer: the theorems are about plain SGD, without momentum and weight decay")
     if config.participants < config.clients:
         raise ConfigError("train.participation: a round's bound is that of clients which take part in it and the next")
+    if train.rounds < 2:
+        raise ConfigError(f"train.rounds: {train.rounds} gives no round to measure for every theorem; give at least 2")
     if issubclass(method, FedCL) and (hyper.centroids, hyper.reduction, hyper.warmup) == ("scg", "sum", 0):
         return FedCLBound(hyper.lam, hyper.scg_steps)
     if issubclass(method, FedCoSR) and not hyper.clip:
@@ -70,23 +73,31 @@ def measure(before: Any, after: Any, world: World) -> dict[str, Any]:
     method = METHODS.get(config.method)(config.hyper)
     calls = trainings(method, before, world)
     now, then = calls[0], next_training(method, after, world)
-    of_method = _of_fedcl if isinstance(method, FedCL) else _of_fedcosr
-    clients = []
+    fedcl, clients = isinstance(method, FedCL), []
     for client in map(int, world.sample()):
-        numbers, point = _walk(world, now.of(client), then.of(client), client)
-        clients.append({**numbers, **of_method(world, now, then, after, client, point)})
+        numbers, end = _walk(world, now.of(client), then.of(client), client)
+        own = _of_fedcl(world, now, then, client, end) if fedcl else _of_fedcosr(world, now, after, client, end)
+        clients.append({**numbers, **own})
     lists = {name: [_safe(each[name]) for each in clients] for name in clients[0]}
-    return {**lists, **(_of_scg(world, calls) if isinstance(method, FedCL) else {})}
+    return {**lists, **(_of_scg(world, calls) if fedcl else {})}
 
 
-class _Ends:
-    """Where a client's local training ended: its weights, and what the method logs there."""
+@dataclass(frozen=True)
+class _End:
+    """The end of a client's local training.
 
-    def __init__(self, leaves: Leaves, log: Mapping[str, float]) -> None:
-        self.leaves, self.log = leaves, log
+    Attributes:
+        leaves: its weights then.
+        trained: what the method logs there.
+        mixed: what it logs at the weights that the server then makes of them, with the old centroids.
+    """
+
+    leaves: Leaves
+    trained: Mapping[str, float]
+    mixed: Mapping[str, float]
 
 
-def _walk(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, float], _Ends]:
+def _walk(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, float], _End]:
     """Return what both theorems need of a client, along its steps and to the start of the next round."""
     taken, fitted = steps(world, now)
     here, there = Landscape(world, now), Landscape(world, then)
@@ -115,33 +126,33 @@ def _walk(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, f
         "smoothness_aside": max((slopes([points[0], here.at(w)], [weights[0], w])[0] for w in random), default=0.0),
         "mixed": distance(last, mixed),
     }
-    return found, _Ends(last, {**middle.log, **{f"trained/{name}": value for name, value in points[-1].log.items()}})
+    return found, _End(last, points[-1].log, middle.log)
 
 
-def _of_fedcl(world: World, now: Call, then: Call, after: Any, client: int, ends: _Ends) -> dict[str, float]:
+def _of_fedcl(world: World, now: Call, then: Call, client: int, end: _End) -> dict[str, float]:
     """Return how far centroids of a client's classes moved, and its features' distance to the old ones (r.m.s.)."""
     owned = world.tensor(world.owned(np.array([client]))[0])
     moved = then.given.common["centroids"] - now.given.common["centroids"]
-    return {"shift": float(moved[owned].norm(dim=-1).max()), "spread": math.sqrt(ends.log["distance"])}
+    return {"shift": float(moved[owned].norm(dim=-1).max()), "spread": math.sqrt(end.mixed["distance"])}
 
 
-def _of_fedcosr(world: World, now: Call, then: Call, after: Any, client: int, ends: _Ends) -> dict[str, float]:
+def _of_fedcosr(world: World, now: Call, after: Any, client: int, end: _End) -> dict[str, float]:
     """Return epsilon, and what Theorem 1 is about: L_Reg, candidates, H(y), and an estimate of the information.
 
     The head's cross-entropy bounds H(y | f) from above, so H(y) less that is an estimate from below.
     """
     shared = METHODS.get(world.config.method)(world.config.hyper).averages
-    body = {name: t for name, t in ends.leaves.items() if in_part(name, shared)}
+    body = {name: t for name, t in end.leaves.items() if in_part(name, shared)}
     common = trained(after.model.select(np.array([client])), body)
     federation = world.session.draws.federation
     counts = federation.labels[federation.train[client]].bincount(minlength=world.classes)
     of_labels = entropy(counts.cpu().numpy())
     return {
         "epsilon": distance(body, common),
-        "contrast": ends.log["trained/regulariser"] / ends.log["trained/contrasted"],
+        "contrast": end.trained["regulariser"] / end.trained["contrasted"],
         "candidates": float(now.given.common["known"].sum()),
         "entropy": of_labels,
-        "information": of_labels - ends.log["trained/task"],
+        "information": of_labels - end.trained["task"],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,8 +26,10 @@ LINES = {
 """Line -> where it stands in the `bounds` of a summary."""
 CHANGE = "change"
 """Column of the change of the loss from one round's start to the next, in nat."""
-LINEAR = 2.0
-"""The ordinate is linear up to this share of the median of what was measured, and logarithmic beyond."""
+LINEAR = -1
+"""The ordinate is linear up to 10 to this power, in nat, and logarithmic beyond."""
+DECADES = 6
+"""Decades of an ordinate up to which each has its tick."""
 
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
@@ -59,18 +62,26 @@ def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
 
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a curve for each line; the ordinate is logarithmic away from zero."""
-    for hue, style in styles.items():
+    """Draw a curve for each line, marked at different rounds; the ordinate is logarithmic away from zero."""
+    for i, (hue, style) in enumerate(styles.items()):
         line = cells[cells["line"] == hue]
         step = max(1, len(line) // MARKS)
-        axes.plot(line["round"], line["mean"], label=hue, markevery=step, **{**style, "linewidth": 1.0})
+        every = (min(i * step // len(styles), len(line) - 1), step)
+        axes.plot(line["round"], line["mean"], label=hue, markevery=every, **{**style, "linewidth": 1.0})
         axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
-    usual = cells.loc[cells["line"] == "Measured", "mean"].abs().median()
-    axes.set_yscale("symlog", linthresh=LINEAR * usual or 1.0)
+    axes.set_yscale("symlog", linthresh=10.0**LINEAR)
+    axes.set_yticks(ticks(float(cells["mean"].min()), float(cells["mean"].max())))
     axes.axhline(0, color="0.5", linewidth=0.5, zorder=0)
     axes.set_xlabel("Round")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("Change of the loss (nat)")
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return zero and the powers of ten, both ways, that an ordinate from `low` to `high` has ticks at."""
+    tops = {sign: math.ceil(math.log10(max(sign * end, 10.0**LINEAR))) for sign, end in ((-1, low), (1, high))}
+    step = 1 if sum(top - LINEAR for top in tops.values()) <= DECADES else 2
+    return [0.0, *(sign * 10.0**power for sign, top in tops.items() for power in range(LINEAR, top + 1, step))]
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
@@ -79,7 +90,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
         "Change of the training loss from the start of a round's training to that of the next, mean over clients, "
         f"{intervals(cells, 'bands')}. The bounds are those of the methods' convergence theorems, with "
         "constants as measured: those of each client in the round itself, and the largest of all rounds and clients. A "
-        "bound above zero promises no lower loss. The ordinate is linear around zero and logarithmic beyond."
+        "bound above zero promises no lower loss. The ordinate is linear up to 0.1 nat and logarithmic beyond."
     )
 
 

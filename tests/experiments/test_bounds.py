@@ -21,7 +21,7 @@ from experiments.landscape import Call, Landscape, aside, bends, distance, flat,
 from experiments.theorems import FedCLBound, FedCoSRBound, entropy, guarantee, least_information, local
 from figures import render
 from figures.base import Plot
-from figures.bounds import BOUNDS
+from figures.bounds import BOUNDS, ticks
 from figures.kinds import settled
 from semcom import run
 from semcom.config import ConfigError, Resolved
@@ -283,6 +283,20 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
 def test_other_runs_have_no_theorem(config: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         theorem_of(config())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-2.0, 50.0, [-10, -1, -0.1, 0, 0.1, 1, 10, 100]),
+        (-0.01, 0.05, [-0.1, 0, 0.1]),
+        (-0.5, 3e5, [-0.1, 0, 0.1, 10, 1e3, 1e5]),
+    ],
+)
+def test_an_ordinate_has_a_tick_for_each_decade_or_for_every_second(
+    low: float, high: float, expected: list[float]
+) -> None:
+    assert sorted(ticks(low, high)) == pytest.approx(expected)
 
 
 def test_the_sweep_stores_both_sides_and_the_figure_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
