@@ -10,7 +10,7 @@ import semcom
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
 from experiments.outcome import run_folder
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
 
 
@@ -29,7 +29,7 @@ def train_and_measure(config: RunConfig) -> None:
     theorem = theorem_of(resolve(config))
     folder = run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / "training")}), observe=measure)
-    write_summary(folder, {**result.summary, "bounds": report(theorem, result.metrics)})
+    write_summary(folder, {**result.summary, "bounds": report(theorem, result.metrics), "hash": run_hash(config)})
 
 
 def _grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:

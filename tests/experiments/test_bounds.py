@@ -24,7 +24,7 @@ from figures.base import Plot
 from figures.bounds import BOUNDS, ticks
 from figures.kinds import settled
 from semcom import run
-from semcom.config import ConfigError, Resolved
+from semcom.config import ConfigError, DataConfig, ModelConfig, Resolved
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.forward import Batch, StackedModel
@@ -302,8 +302,10 @@ def test_an_ordinate_has_a_tick_for_each_decade_or_for_every_second(
 def test_the_sweep_stores_both_sides_and_the_figure_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = bounds.CONVERGENCE_BOUND
     smoke = chosen.scales["smoke"]
-    split = worlds.divided(ways=2, shots=6, test_per_class=4)
-    base = dataclasses.replace(smoke.base, partition=split, clients=2)
+    split, model = worlds.divided(ways=2, shots=6), ModelConfig(encoder="test-patches", features=4)
+    base = dataclasses.replace(
+        smoke.base, data=DataConfig(name="test-bars"), partition=split, model=model, clients=2, device="cpu"
+    )
     tiny = dataclasses.replace(chosen, scales={"smoke": dataclasses.replace(smoke, base=base)})
     monkeypatch.setattr(bounds, "CONVERGENCE_BOUND", tiny)
     sweep.sweep("convergence-bound", scale="smoke", out=tmp_path)
