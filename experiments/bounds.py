@@ -52,7 +52,7 @@ CONVERGENCE_BOUND = Experiment(
     variants=("fedcl", "fedcosr"),
     scales={
         "smoke": _grid("digits", "dcgan-narrow", 3, 15, 15, 2),
-        "small": _grid("cifar10", "dcgan-narrow", 5, 100, 50, 30),
+        "small": _grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
         "paper": _grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
     },
     axis="channel.snr_db",

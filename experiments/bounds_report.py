@@ -92,13 +92,13 @@ def _conditions(
 def _of_fedcl(theorem: FedCLBound, found: Mapping[str, np.ndarray]) -> dict[str, Values]:
     """Return FedCL's own conditions.
 
-    `lambda`: over S / (L2 E' G), above which no rate lets the bound fall; S is the sum of squared gradients.
-    `growth`: the SCG's gradient over that of the first round. `repaired`: the centroids' measured change over what Eq.
-    10 allows, see `FedCLBound.repaired`; `lemma`: over what the theorem does.
+    `lambda`: over S / (L2 E' G), above which no rate of clients and SCG lets the bound fall; S is the sum of squared
+    gradients, and the SCG's rate stays in its ratio to theirs. `growth`: the SCG's gradient over that of the first
+    round. `repaired`: the centroids' measured change over what Eq. 10 allows, see `FedCLBound.repaired`; `lemma`: over
+    what the theorem does.
     """
-    reach = found["scg_lipschitz"] * theorem.scg_steps * found["scg_gradient"]
     return {
-        "lambda": theorem.lam * reach / found["squares"],
+        "lambda": _ratio(theorem.targets(found), found["rate"] * found["squares"]),
         "growth": found["scg_gradient"] / found["scg_gradient"][0],
         "lemma": _ratio(found["targets"], theorem.targets(found)),
         "repaired": _ratio(found["targets"], theorem.repaired(found["shift"], found["spread"])),

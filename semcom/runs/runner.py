@@ -66,13 +66,8 @@ def run(
             last good state is kept.
         KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
     """
-    if on_round is not None and not callable(on_round):
-        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
-    if observe is not None and not callable(observe):
-        raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
     config = resolve(config)
-    if observe is not None and max(config.processes, launched_size()) > 1:
-        raise ConfigError("processes: a run of several cannot be observed; give 1")
+    _check_called(config, on_round, observe)
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
@@ -101,6 +96,16 @@ def run(
         if runner is None or (isinstance(error, RunError) and not isinstance(error, UNPLACED)):
             raise
         raise RunError(f"{runner.where()}: {_told(error)}; last good state: {runner.kept()}") from error
+
+
+def _check_called(config: RunConfig, on_round: object, observe: object) -> None:
+    """Raise ConfigError for what cannot be called, and for an observer of several processes."""
+    if on_round is not None and not callable(on_round):
+        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
+    if observe is not None and not callable(observe):
+        raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
+    if observe is not None and max(config.processes, launched_size()) > 1:
+        raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 
 UNPLACED = (WriteError, MemoryShort, WorkerLost)
