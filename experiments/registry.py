@@ -14,6 +14,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
         "arms-small": "experiments.arms_small:ARMS_SMALL",
+        "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
         "demo": "experiments.demo:DEMO",
         "fedcosr-fig4": "experiments.fedcosr:FIG4",
         "fedcosr-fig5": "experiments.fedcosr:FIG5",

@@ -16,6 +16,7 @@ from experiments.names import NAMED, TEST
 from experiments.study import Study
 from figures.bars import BARS, DOTS
 from figures.base import Kind, Plot
+from figures.bounds import BOUNDS
 from figures.classes import CLASSES, CLIENTS
 from figures.curves import CURVES
 from figures.divisions import DIVISIONS
@@ -37,6 +38,7 @@ KINDS: Mapping[str, Kind] = {
     "divisions": DIVISIONS,
     "embedding": EMBEDDING,
     "pareto": PARETO,
+    "bounds": BOUNDS,
 }
 """Kinds of figures by name."""
 OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}

@@ -31,7 +31,7 @@ SETTING = {
     "train.lr": "rate",
 }
 """Columns of the setting -> their names on the page."""
-UNREAD = ("curves", "confusion", "divisions", "embedding")
+UNREAD = ("curves", "confusion", "divisions", "embedding", "bounds")
 """Kinds whose numbers are too many for a table on the page."""
 SHOTS = ("partition.ways", "partition.shots")
 """Those of them that belong to the partition `shots` alone."""
@@ -56,7 +56,8 @@ def page(
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
     paper = {"Paper item": source.paper} if source else {}
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
-    facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv (accuracy as a fraction of 1)"}
+    unit = "" if plot.kind == "bounds" else " (accuracy as a fraction of 1)"
+    facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     commands = [record[name] for name in ("command", "plot") if name in record]
     title = source.title if source else KINDS[str(plot.kind)].title
     return _page(chosen.name, title, f"{caption}{missing}", _table(numbers, plot), list(facts.items()), commands)

@@ -16,6 +16,7 @@ FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
         "arms-small": "figures.named:ARMS_SMALL",
+        "convergence-bound": "figures.bounds:CONVERGENCE_BOUND",
         "demo": "figures.named:DEMO",
         "fedcosr-fig4": "figures.named:FEDCOSR_FIG4",
         "fedcosr-fig5": "figures.named:FEDCOSR_FIG5",

@@ -22,6 +22,7 @@ Kind = Literal[
     "divisions",
     "embedding",
     "pareto",
+    "bounds",
 ]
 """The kinds of figures (`figures.kinds.KINDS`)."""
 

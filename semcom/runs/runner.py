@@ -17,7 +17,7 @@ from semcom.config.errors import shown
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import ALONE, Team, WorkerLost, launched_rank, team
+from semcom.engine.host.ranks import ALONE, Team, WorkerLost, launched_rank, launched_size, team
 from semcom.engine.store.rows import Slot
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
@@ -39,27 +39,35 @@ from semcom.runs.result import Result
 from semcom.runs.stop import Stopped, held, stoppable
 
 OnRound = Callable[[dict[str, Any]], None]
+Observer = Callable[[Any, Any, World], Mapping[str, Any]]
+"""`(State before a round, State after it, world) -> values`: what it returns is `observed` in the round's line.
+
+It is asked right after the training, in the same round. It may train and draw with the world: none of it counts. The
+run goes on from the second State, so it must not change what it is shown.
+"""
 LOG = logging.getLogger(__name__)
 
 
-def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = False) -> Result:
+def run(
+    config: RunConfig, *, on_round: OnRound | None = None, observe: Observer | None = None, profile: bool = False
+) -> Result:
     """Train a method and evaluate it.
 
     Args:
         config: open fields are filled. With `out`, results are written there; a finished run is not repeated (its
             result is returned), an interrupted one goes on from its checkpoint.
         on_round: called with each line of metrics.jsonl.
+        observe: measures something after each round, see `Observer`; in one process alone.
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
 
     Raises:
-        ConfigError: the request is wrong (nothing has been written then), or `on_round` cannot be called.
+        ConfigError: the request is wrong (nothing has been written then), or `on_round` or `observe` cannot be called.
         RunError: the work failed: it diverged, the disk is full, the method raised something, a process was lost. The
             last good state is kept.
         KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
     """
-    if on_round is not None and not callable(on_round):
-        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
     config = resolve(config)
+    _check_called(config, on_round, observe)
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
@@ -76,6 +84,7 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
             others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
             with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
                 runner = Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks)
+                runner.observe = observe
                 return runner.run()
     except ConfigError:
         raise
@@ -87,6 +96,16 @@ def run(config: RunConfig, *, on_round: OnRound | None = None, profile: bool = F
         if runner is None or (isinstance(error, RunError) and not isinstance(error, UNPLACED)):
             raise
         raise RunError(f"{runner.where()}: {_told(error)}; last good state: {runner.kept()}") from error
+
+
+def _check_called(config: RunConfig, on_round: object, observe: object) -> None:
+    """Raise ConfigError for what cannot be called, and for an observer of several processes."""
+    if on_round is not None and not callable(on_round):
+        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
+    if observe is not None and not callable(observe):
+        raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
+    if observe is not None and max(config.processes, launched_size()) > 1:
+        raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 
 UNPLACED = (WriteError, MemoryShort, WorkerLost)
@@ -122,7 +141,10 @@ class Runner:
             while something refers to them, and the checkpoint says where they lie.
         stage: what is going on after the last round ("": a round is).
         last: views of the last stage, once it has been carried out.
+        observe: measures something after each round, if it is asked for.
     """
+
+    observe: Observer | None = None
 
     def __init__(
         self,
@@ -205,6 +227,9 @@ class Runner:
             self._check_schedule(round_)
             state = self.method.round(self.state, self.world)
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
+        if self.observe:
+            with self.clock("observe"), self.tally.uncounted():
+                line["observed"] = dict(self.observe(self.state, state, self.world))
         if is_due(self.config, round_):
             with self.clock("evaluate"), self.tally.uncounted():
                 views = self.method.views(state, self.world)

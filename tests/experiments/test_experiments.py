@@ -68,7 +68,8 @@ def test_set_fields_merges_hyperparameters() -> None:
 
 def test_unknown_names_list_the_known() -> None:
     with pytest.raises(
-        ConfigError, match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, demo, "
+        ConfigError,
+        match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, convergence-bound, ",
     ):
         experiment("letter-fig2")
     with pytest.raises(ConfigError, match=r"^scale: demo has no scale 'paper'; it has smoke$"):

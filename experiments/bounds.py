@@ -1,0 +1,62 @@
+"""The convergence theorems of the FedCL letter and of FedCoSR, beside runs in which their symbols are measured.
+
+docs/bounds.md says what the theorems claim, what is measured, and what comes out. The steps are plain SGD, which both
+theorems are about; a run is several times as long as one that is not measured.
+"""
+
+from __future__ import annotations
+
+import semcom
+from experiments.base import Experiment, Grid
+from experiments.fields import set_fields
+from experiments.outcome import run_folder
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
+from semcom.runs.folder import write_summary
+
+
+def train_and_measure(config: RunConfig) -> None:
+    """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
+
+    The training lies in a folder of its own: there is a summary only when all is done.
+
+    Raises:
+        ConfigError: the run is none that a theorem is about, see `theorem_of`.
+    """
+    from experiments.bounds_report import report
+    from experiments.bounds_round import measure, theorem_of
+    from semcom.runs.resolve import resolve
+
+    theorem = theorem_of(resolve(config))
+    folder = run_folder(config)
+    result = semcom.run(set_fields(config, {"out": str(folder / "training")}), observe=measure)
+    write_summary(folder, {**result.summary, "bounds": report(theorem, result.metrics), "hash": run_hash(config)})
+
+
+def _grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:
+    """Return the grid of one scale; at a rate of 0.01 a short run comes further than at the letter's 0.001."""
+    base = RunConfig(
+        data=DataConfig(name=data),
+        partition=PartitionConfig(options={"ways": 3, "shots": shots, "test_per_class": 100}),
+        model=ModelConfig(encoder=encoder),
+        channel=ChannelConfig(snr_db=10.0),
+        clients=clients,
+        train=TrainConfig(rounds=rounds, lr=rate, batch_size=batch, optimizer="sgd", eval_every=10),
+    )
+    return Grid(base, {"seed": (0,)})
+
+
+CONVERGENCE_BOUND = Experiment(
+    name="convergence-bound",
+    title="What two convergence theorems promise, and what happens",
+    paper="FedCL letter, Theorem 1; FedCoSR, Theorems 1 and 2",
+    variants=("fedcl", "fedcosr"),
+    scales={
+        "smoke": _grid("digits", "dcgan-narrow", 3, 15, 15, 2),
+        "small": _grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
+        "paper": _grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
+    },
+    axis="channel.snr_db",
+    figures=("convergence-bound",),
+    train=train_and_measure,
+)
+"""Both methods along their theorems."""

@@ -1,0 +1,109 @@
+"""Both sides of a convergence theorem: what a round does to the loss, and what the theorem allows it to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from experiments.results import configuration
+from experiments.sheet import intervals
+from experiments.study import Study
+from experiments.table import means
+from figures.base import Drawing, Kind, Plot, Styles
+from figures.curves import MARKS
+from semcom.config import ConfigError
+
+LINES = {
+    "Measured": ("measured", "total"),
+    "Bound, constants of round and client": ("bound", "own", "total"),
+    "Bound, largest constants of the run": ("bound", "run", "total"),
+}
+"""Line -> where it stands in the `bounds` of a summary."""
+CHANGE = "change"
+"""Column of the change of the loss from one round's start to the next, in nat."""
+LINEAR = -1
+"""The ordinate is linear up to 10 to this power, in nat, and logarithmic beyond."""
+DECADES = 6
+"""Decades of an ordinate up to which each has its tick."""
+
+
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the changes of the loss, means over clients and seeds: a row per variant, line and round.
+
+    Raises:
+        ConfigError: no run has measured any.
+    """
+    runs = study.runs[study.runs["status"] == "done"]
+    fields = ["variant", "hash", *(name for name in configuration(runs) if name != "hash")]
+    summaries = {run.hash: run.summary or {} for run in study.stored}
+    rows = [
+        {**of, **row}
+        for of in runs[list(dict.fromkeys(fields))].to_dict("records")
+        for row in _rows(summaries[of["hash"]].get("bounds"))
+    ]
+    if not rows:
+        raise ConfigError("kind: no run of the study has measured bounds; those of convergence-bound do")
+    return means(pd.DataFrame(rows), ["line", "variant", "round"], CHANGE)
+
+
+def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
+    """Yield line, round and change of one run; nothing where it has no bounds."""
+    for line, path in LINES.items() if bounds else ():
+        values = bounds
+        for name in path:
+            values = values[name]
+        for round_, value in zip(bounds["rounds"], values, strict=True):
+            yield {"line": line, "round": round_, CHANGE: value}
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a curve for each line, marked at different rounds; the ordinate is logarithmic away from zero."""
+    for i, (hue, style) in enumerate(styles.items()):
+        line = cells[cells["line"] == hue]
+        step = max(1, len(line) // MARKS)
+        every = (min(i * step // len(styles), len(line) - 1), step)
+        axes.plot(line["round"], line["mean"], label=hue, markevery=every, **{**style, "linewidth": 1.0})
+        axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
+    axes.set_yscale("symlog", linthresh=10.0**LINEAR)
+    axes.set_yticks(ticks(float(cells["mean"].min()), float(cells["mean"].max())))
+    axes.axhline(0, color="0.5", linewidth=0.5, zorder=0)
+    axes.set_xlabel("Round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("Change of the loss (nat)")
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return zero and the powers of ten, both ways, that an ordinate from `low` to `high` has ticks at."""
+    tops = {sign: math.ceil(math.log10(max(sign * end, 10.0**LINEAR))) for sign, end in ((-1, low), (1, high))}
+    step = 1 if sum(top - LINEAR for top in tops.values()) <= DECADES else 2
+    return [0.0, *(sign * 10.0**power for sign, top in tops.items() for power in range(LINEAR, top + 1, step))]
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the curves are."""
+    return (
+        "Change of the training loss from the start of a round's training to that of the next, mean over clients, "
+        f"{intervals(cells, 'bands')}. The bounds are those of the methods' convergence theorems, with "
+        "constants as measured: those of each client in the round itself, and the largest of all rounds and clients. A "
+        "bound above zero promises no lower loss. The ordinate is linear up to 0.1 nat and logarithmic beyond."
+    )
+
+
+BOUNDS = Kind(
+    title="both sides of a convergence theorem by round",
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    x="round",
+    hue="line",
+    facet="variant",
+    columns=1,
+    shared=False,
+)
+CONVERGENCE_BOUND = Drawing("convergence-bound", "convergence-bound", Plot(kind="bounds"), shows=("channel.snr_db",))
+"""The figure of the experiment of the same name."""
