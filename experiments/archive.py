@@ -16,14 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from experiments.outcome import TRAINING
 from experiments.stored import stored_runs
 from semcom.config import ConfigError
 from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, write_atomically
 
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
-TRAINING = "training"
-"""Folder in that of a run in which an experiment with a training function of its own may leave the training."""
 LARGEST = 4 * 2**30
 """Bytes of the largest archive that is unpacked: small ones may hold any number of zeros."""
 EPOCH = (1980, 1, 1, 0, 0, 0)

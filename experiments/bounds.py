@@ -6,18 +6,13 @@ theorems are about; a run is several times as long as one that is not measured.
 
 from __future__ import annotations
 
-import semcom
 from experiments.base import Experiment, Grid
-from experiments.fields import set_fields
-from experiments.outcome import run_folder
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
-from semcom.runs.folder import write_summary
+from experiments.outcome import train_then
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 
 def train_and_measure(config: RunConfig) -> None:
     """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
-
-    The training lies in a folder of its own: there is a summary only when all is done.
 
     Raises:
         ConfigError: the run is none that a theorem is about, see `theorem_of`.
@@ -27,9 +22,7 @@ def train_and_measure(config: RunConfig) -> None:
     from semcom.runs.resolve import resolve
 
     theorem = theorem_of(resolve(config))
-    folder = run_folder(config)
-    result = semcom.run(set_fields(config, {"out": str(folder / "training")}), observe=measure)
-    write_summary(folder, {**result.summary, "bounds": report(theorem, result.metrics), "hash": run_hash(config)})
+    train_then(config, lambda result: {"bounds": report(theorem, result.metrics)}, observe=measure)
 
 
 def _grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:

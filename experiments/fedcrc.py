@@ -20,17 +20,15 @@ rate falling at 20 and 30, and 64 features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
-import semcom
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
-from experiments.outcome import run_folder
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
-from semcom.runs.folder import write_summary
+from experiments.outcome import train_then
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.engine.store.population import Population
 
 ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
 """The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""
@@ -165,19 +163,16 @@ FIG3 = Experiment(
 def train_and_compare(config: RunConfig) -> None:
     """Train two clients; then leave the distance of their predictors as `predictor_distance`.
 
-    It is the Euclidean distance between the parameters of the two heads. The training lies in a folder of its own:
-    there is a summary only when both are done.
-
     Args:
         config: of a run with two clients whose first view has heads of their own.
     """
-    folder = run_folder(config)
-    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
-    population = next(iter(result.views.values())).population
+    train_then(config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)})
+
+
+def distance(population: Population) -> float:
+    """Return the Euclidean distance between the parameters of two clients' heads."""
     heads = [population.named(part)[part] for part in population.parameters("head.")]
-    squares = torch.stack([(head[0] - head[1]).double().square().sum() for head in heads])
-    distance = float(squares.sum().sqrt())
-    write_summary(folder, {**result.summary, "predictor_distance": distance, "hash": run_hash(config)})
+    return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
 def _fig1(scale: str) -> Grid:

@@ -1,18 +1,42 @@
-"""What a run of a sweep has left in its folder: its summary, or an error."""
+"""What a run of a sweep leaves in its folder: its summary, or an error; and what an experiment adds to the summary."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import semcom
+from experiments.fields import set_fields
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY
-from semcom.runs.folder import read_summary
+from semcom.runs.folder import read_summary, write_summary
+from semcom.runs.result import Result
+from semcom.runs.runner import Observer
+
+TRAINING = "training"
+"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
 
 
 def run_folder(config: RunConfig) -> Path:
     """Return where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
     assert config.out is not None
     return Path(config.out)
+
+
+def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None) -> None:
+    """Carry out a run of an experiment that adds to its summary: train, then leave the summary with what is added.
+
+    The training lies in a folder of its own, `TRAINING`: the run has a summary only when both are done.
+
+    Args:
+        config: of the run, with its `out`.
+        more: function from the finished training to what is added, or replaced, in its summary.
+        observe: as of `semcom.run`.
+    """
+    folder = run_folder(config)
+    result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
+    write_summary(folder, {**result.summary, **more(result), "hash": run_hash(config)})
 
 
 def is_finished(config: RunConfig) -> bool:

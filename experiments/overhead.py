@@ -29,12 +29,11 @@ from experiments.base import Experiment, Grid
 from experiments.fedcosr import DEFAULT, DIVISION, base, each_scale
 from experiments.fields import set_fields
 from experiments.names import METHODS
-from experiments.outcome import run_folder
+from experiments.outcome import run_folder, train_then
 from experiments.results import read_table
 from experiments.table import markdown
 from experiments.wireless import ARMS
-from semcom.config import RunConfig, run_hash
-from semcom.runs.folder import write_summary
+from semcom.config import RunConfig
 from semcom.runs.result import Result
 
 WHOLE = ("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedrep", "lg_fedavg", "fedper", "fedamp")
@@ -90,15 +89,18 @@ def train_and_count(config: RunConfig) -> None:
     """Train with and without the last round; leave what that round sends, and what the paper's formula says.
 
     `traffic` in the summary is per participating client of the last round, not of all rounds. `floats_formula` is the
-    formula's number, null where there is none. The trainings lie in folders of their own.
+    formula's number, null where there is none.
     """
-    folder, rounds = run_folder(config), int(config.train.rounds or 0)
-    shorter = semcom.run(set_fields(config, {"out": str(folder / "before"), "train.rounds": rounds - 1}))
-    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
+    rounds = int(config.train.rounds or 0)
+    shorter = semcom.run(set_fields(config, {"out": str(run_folder(config) / "before"), "train.rounds": rounds - 1}))
     formula = FORMULAS.get(config.method)
-    said = None if formula is None else float(formula(sizes_of(result)))
-    last = last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
-    write_summary(folder, {**result.summary, "traffic": last, "floats_formula": said, "hash": run_hash(config)})
+
+    def counted(result: Result) -> dict[str, Any]:
+        said = None if formula is None else float(formula(sizes_of(result)))
+        last = last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
+        return {"traffic": last, "floats_formula": said}
+
+    train_then(config, counted)
 
 
 def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.outcome import TRAINING
 from experiments.results import configuration, fields, read_table
 from experiments.sweep import OWNER
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
@@ -44,10 +45,16 @@ class Stored:
     participants: int | None
     summary: Mapping[str, Any] | None
 
+    @property
+    def trained(self) -> Path:
+        """Where its training lies: in its folder, or in one of its own in it."""
+        apart = self.folder / TRAINING
+        return apart if (apart / CONFIG).is_file() else self.folder
+
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
         finish = (self.summary or {}).get("finish")
-        return [*read_metrics(self.folder), *([finish] if finish else [])]
+        return [*read_metrics(self.trained), *([finish] if finish else [])]
 
     def is_at_work(self) -> bool:
         """Return whether a process trains it just now."""
@@ -65,7 +72,7 @@ class Stored:
         Raises:
             RunError: the file is damaged, or of another run.
         """
-        return read_arrays(self.folder / ARRAYS, self.hash)
+        return read_arrays(self.trained / ARRAYS, self.hash)
 
     def view(self, name: str | None = None) -> Mapping[str, Any] | None:
         """Return what the summary says of a view (None: the first one, the headline); None where it has no such."""

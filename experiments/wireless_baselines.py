@@ -7,12 +7,12 @@ normalisation and schedule are those of the others, and what is sent is all that
 
 from __future__ import annotations
 
-import semcom
+from typing import Any
+
 from experiments.base import Experiment, Grid
-from experiments.fields import set_fields
-from experiments.outcome import run_folder
-from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
-from semcom.runs.folder import write_summary
+from experiments.outcome import train_then
+from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.runs.result import Result
 
 SNRS = (0.0, 9.0, 18.0)
 """SNRs of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
@@ -21,21 +21,17 @@ USES = tuple(2**i for i in range(5, 13))
 
 
 def train_and_send(config: RunConfig) -> None:
-    """Train; a run over the link `ideal` then sends its test images through the image chain.
-
-    What that gives is `images` in the summary. The training lies in a folder of its own: there is a summary only when
-    both are done.
-    """
+    """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
     from experiments.image_curve import image_curves
     from semcom.engine.host.ranks import alone
 
-    folder = run_folder(config)
-    result = semcom.run(set_fields(config, {"out": str(folder / "training")}))
-    summary = result.summary
-    if config.channel.kind == "ideal":
+    def sent(result: Result) -> dict[str, Any]:
+        if config.channel.kind != "ideal":
+            return {}
         with alone():
-            summary = {**summary, "images": image_curves(result, SNRS, USES)}
-    write_summary(folder, {**summary, "hash": run_hash(config)})
+            return {"images": image_curves(result, SNRS, USES)}
+
+    train_then(config, sent)
 
 
 def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
