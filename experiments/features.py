@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import semcom
 from experiments.outcome import train_then
 from semcom.config import RunConfig
-from semcom.runs.result import Result
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
 
 
 def train_and_measure(config: RunConfig) -> None:

@@ -22,13 +22,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
 from experiments.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.engine.store.population import Population
+
+if TYPE_CHECKING:
+    from semcom.engine.store.population import Population
 
 ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
 """The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""

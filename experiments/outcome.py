@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import semcom
 from experiments.fields import set_fields
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY
 from semcom.runs.folder import read_summary, write_summary
-from semcom.runs.result import Result
-from semcom.runs.runner import Observer
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
+    from semcom.runs.runner import Observer
 
 TRAINING = "training"
 """Folder in that of a run where an experiment that adds to summaries leaves the training."""

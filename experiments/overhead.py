@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -34,7 +34,9 @@ from experiments.results import read_table
 from experiments.table import markdown
 from experiments.wireless import ARMS
 from semcom.config import RunConfig
-from semcom.runs.result import Result
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
 
 WHOLE = ("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedrep", "lg_fedavg", "fedper", "fedamp")
 """Methods that the paper says to send a whole model both ways, with FedALA and FedPAC."""

@@ -7,12 +7,14 @@ normalisation and schedule are those of the others, and what is sent is all that
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.base import Experiment, Grid
 from experiments.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.runs.result import Result
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
 
 SNRS = (0.0, 9.0, 18.0)
 """SNRs of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""
