@@ -53,6 +53,9 @@ class Experiment:
     seed, make rows."""
     figures: tuple[str, ...] = ()
     """The figures (of `figures.registry`) that are drawn after a sweep."""
+    reduced: Mapping[str, Mapping[str, Mapping[Any, Any]]] = field(default_factory=dict)
+    """Scale -> field -> value in its runs -> the paper's value that it stands for, where the scale cannot afford that
+    one. Claims about the paper's value are then held against these runs, and the scorecard says so."""
     train: Train | None = None
     """Function that carries out a run and leaves its summary by `semcom.runs.folder.write_summary` (None:
     `semcom.run`)."""
