@@ -115,6 +115,8 @@ def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
         for name in ("clients", "partition.kind", "partition.test", "train.optimizer", "train.lr"):
             assert {each[name] for each in of} == {each[name] for each in paper}, name
         assert {each["data.name"] for each in of} == {"cifar10"}
+        tuned = {each["finish.epochs"] for name, each in runs(item, "small") if name in repper.TUNED}
+        assert tuned <= {"100"}  # of so few images 10 epochs train no head
 
 
 # Frequent and rare classes -------------------------------------------------------------------------------------------
