@@ -139,16 +139,17 @@ class Grid:
             for places in itertools.product(*(range(len(axis.values)) for axis in axes)):
                 parts = [axis.points()[i] for axis, i in zip(axes, places, strict=True)]
                 point = {name: value for part in parts for name, value in part.items()}
-                otherwise = {**self.otherwise(point), **self.own.get(variant.name, {}), **variant.set}
+                otherwise = self.otherwise(variant, point)
                 free = [i for i, part in zip(places, parts, strict=True) if not part.keys() <= otherwise.keys()]
                 key = (variant.name, *free, *map(repr, otherwise.items()))
                 if len(free) == len(places) or key not in done:
                     yield variant, {**tested, **point, **otherwise}
                 done.add(key)
 
-    def otherwise(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is set otherwise at a combination of the varied values."""
+    def otherwise(self, variant: Variant, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is set otherwise for a variant at a combination of the varied values; its own settings win."""
         found = [values.get(point[name], {}) for name, values in self.apart.items()]
+        found += [self.own.get(variant.name, {}), variant.set]
         return {name: value for fields in found for name, value in fields.items()}
 
     def runs(self, variants: Sequence[Variant], owner: str) -> list[Run]:

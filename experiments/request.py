@@ -139,7 +139,7 @@ def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Map
         return
     idle = dict(fixed)
     for variant, point in grid.points(variants, name):
-        own = {**grid.otherwise(point), **variant.set}
+        own = grid.otherwise(variant, point)
         idle = {field: value for field, value in idle.items() if field in own and own[field] != value}
         if not idle:
             return
