@@ -9,11 +9,9 @@ its clients' images once per round through the encoder in training; phases that 
 
 from __future__ import annotations
 
-from experiments.base import Experiment, Grid, Variant
+from experiments.arms import ALL
+from experiments.base import Experiment, Grid
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-
-OWN_RATES = {"train.lr": None, "train.optimizer": None}
-"""Schedule fields left open for methods with hyperparameters for their rates."""
 
 
 def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
@@ -33,12 +31,7 @@ ARMS_SMALL = Experiment(
     name="arms-small",
     title="All methods on small clients with skewed labels, without a channel",
     paper="none (the partitions of FedCoSR's Table II, in small)",
-    variants=(
-        *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto"),
-        *(Variant(name, name, OWN_RATES) for name in ("pfedme", "perfedavg")),
-        *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
-        *("fedcrl", "fedcosr", "repper", "fedcl"),
-    ),
+    variants=ALL,
     scales={"smoke": _grid("digits", 1.0, 16, 2), "small": _grid("cifar10", 8000 / 60000, 128, 30)},
     axis="partition.kind",
     figures=("arms-small",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,9 @@ class Experiment:
     seed, make rows."""
     figures: tuple[str, ...] = ()
     """The figures (of `figures.registry`) that are drawn after a sweep."""
+    reduced: Mapping[str, Mapping[str, Mapping[Any, Any]]] = field(default_factory=dict)
+    """Scale -> field -> value in its runs -> the paper's value that it stands for, where the scale cannot afford that
+    one. Claims about the paper's value are then held against these runs, and the scorecard says so."""
     train: Train | None = None
     """Function that carries out a run and leaves its summary by `semcom.runs.folder.write_summary` (None:
     `semcom.run`)."""
@@ -140,6 +143,11 @@ class Experiment:
         costs = [samples(semcom.resolve(config)) for config in self.grid(chosen)]
         known = [cost for cost in costs if cost is not None]
         return Outline(len(costs), self.axes(chosen), sum(known) if len(known) == len(costs) else None)
+
+
+def each_scale(make: Callable[[str], Grid], scales: Sequence[str] = SCALES) -> dict[str, Grid]:
+    """Return scale -> its grid, made by a function of the scale's name."""
+    return {scale: make(scale) for scale in scales}
 
 
 def _varies(axis: Axis, name: str) -> bool:

@@ -17,8 +17,8 @@ from experiments import papers
 
 LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""
-DERIVED = ("gain", "fall", "spread")
-"""Metrics that are made of accuracies."""
+DERIVED = {"gain": "accuracy", "fall": "accuracy", "spread": "accuracy", "silhouette-gain": "silhouette"}
+"""Metric -> the number that it is made of."""
 Key = Hashable
 """A point of a source."""
 Group = Sequence[Key]
@@ -115,6 +115,11 @@ class Claim:
         return self.metric in ("fall", "spread") or self.relation in ("falls_with", "rises_with")
 
     @property
+    def part(self) -> str | None:
+        """The field that tells the parts of runs apart that it is about, one of `papers.PARTS`; None: whole runs."""
+        return self.axis if self.axis in papers.PARTS else "new_client" if self.metric == "accuracy_of_each" else None
+
+    @property
     def low(self) -> bool:
         """True if it is about lower values."""
         return self.relation == "below" or (self.relation == "best" and self.metric in LOW_IS_GOOD)
@@ -122,7 +127,7 @@ class Claim:
 
 def comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
-    where = [key for key, place in source.places.items() if fits(place, claim.asked)]
+    where = [k for k, place in source.places.items() if fits(place, claim.asked) and _part(place) == claim.part]
     found = _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
         made = found.steps(groups(claim, where, source))
@@ -130,6 +135,11 @@ def comparisons(claim: Claim, source: Source) -> list[Comparison]:
         points = groups(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
+
+
+def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return the field by which a point is a part of its runs; None for a point of whole runs."""
+    return next((name for name in papers.PARTS if name in place), None)
 
 
 def fits(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
@@ -176,9 +186,9 @@ class _Comparisons:
 
     def measure(self, method: str, group: Group) -> pd.Series:
         """Return what is compared, by seed; empty where a number is missing."""
-        metric = "accuracy" if self.claim.metric in DERIVED else self.claim.metric
+        metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
-        if self.claim.metric == "gain":
+        if self.claim.metric in ("gain", "silhouette-gain"):
             best = self._best([self.source.value(other, group[0], metric) for other in self.claim.right])
             return (line[0] - best).dropna()
         if self.claim.metric == "fall":

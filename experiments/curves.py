@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pandas as pd
 
 from semcom.config import ConfigError
@@ -30,6 +33,21 @@ def smooth(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -
     evaluated = rounds[rounds["view"].notna()]
     curves = evaluated.groupby(["hash", "view"], sort=False)[metric]
     return evaluated.assign(**{metric: curves.transform(lambda curve: curve.rolling(window, min_periods=1).mean())})
+
+
+def roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
+    """Return the mean change of a view's accuracy from one round to the next, in points, up or down.
+
+    Over the rounds that were evaluated and whose next one was too: all of the last ten are (docs/metrics.md). None
+    where there are no such two, as of a method that is evaluated at its end alone.
+
+    Args:
+        lines: of metrics.jsonl.
+        view: its name.
+    """
+    found = {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
+    steps = [abs(found[i + 1] - found[i]) for i in found if i + 1 in found]
+    return 100 * sum(steps) / len(steps) if steps else None
 
 
 def first_round(rounds: pd.DataFrame, target: float) -> float:

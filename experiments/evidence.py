@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from experiments import papers
+from experiments.class_groups import GROUPS
+from experiments.curves import roughness
 from experiments.pairs import value_of
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import flatten
@@ -26,8 +28,10 @@ SCALES = ("paper", "small")
 """Scales whose results are evidence, the better first; a smoke test is none."""
 PERCENT = ("accuracy", "accuracy_std", "worst10")
 """Metrics of a view that are parts of 1."""
-Key = tuple[str, tuple[Any, ...]]
-"""Item, and the values of its study's axes."""
+Part = tuple[str, str]
+"""One of `papers.PARTS` and its value."""
+Key = tuple[str, tuple[Any, ...], Part | None]
+"""Item, the values of its study's axes, and the part of its runs (None: whole runs)."""
 
 
 class Evidence:
@@ -36,18 +40,32 @@ class Evidence:
     Attributes:
         places: point -> its fields.
         scales: the scales of the studies.
+        stands: field -> what of it stands for the paper's values at these scales, in words.
     """
 
     def __init__(self, studies: Mapping[str, tuple[str, Study]]) -> None:
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
+        self.stands: dict[str, str] = {}
         self._runs: dict[Key, list[Stored]] = {}
-        for item, (_, each) in studies.items():
+        for item, (scale, each) in studies.items():
+            reduced = _reduced(item, scale)
+            self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
+            runs: dict[tuple[Any, ...], list[Stored]] = {}
             for run in (run for run in each.stored if run.status == "done"):
-                key = (item, tuple(run.fields.get(name) for name in each.axes))
-                self._runs.setdefault(key, []).append(run)
-        for key, runs in self._runs.items():
-            self.places[key] = _common(runs)
+                runs.setdefault(tuple(run.fields.get(name) for name in each.axes), []).append(run)
+            for point, of in runs.items():
+                self._add(item, point, of, reduced)
+
+    def _add(
+        self, item: str, point: tuple[Any, ...], runs: list[Stored], reduced: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """Add the runs of a point, as a whole and part by part."""
+        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
+        for part in (None, *dict.fromkeys(part for run in runs for part in _parts(run))):
+            key = (item, point, part)
+            self._runs[key] = runs
+            self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
     def value(self, method: str, key: Key, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
@@ -55,7 +73,7 @@ class Evidence:
             each = [self.value(name, key, metric) for name in sorted({run.variant for run in self._runs[key]})]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
-        found = {run.fields.get("seed", 0): _number(run, view, metric) for run in self._of(method, key)}
+        found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def _of(self, name: str, key: Key) -> list[Stored]:
@@ -75,16 +93,53 @@ class Evidence:
         ]
 
 
-def _common(runs: Sequence[Stored]) -> dict[str, tuple[str, ...]]:
+def _common(runs: Sequence[Stored]) -> dict[str, str]:
     """Return the fields that all runs of a point share, as claims spell their values."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
-    return {name: (plain_text(value),) for name, value in shared.items()}
+    return {name: plain_text(value) for name, value in shared.items()}
 
 
-def _number(run: Stored, view: str | None, metric: str) -> float | None:
-    """Return a number of a run; None where it has no such."""
+def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
+    """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
+    found = experiment(item).reduced.get(scale, {}) if item in EXPERIMENTS.names() else {}
+    return {name: {plain_text(k): plain_text(v) for k, v in values.items()} for name, values in found.items()}
+
+
+def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
+    """Return what stands for what at a scale, such as "at small train.local_epochs 5 stands for 10, 10 for 20"."""
+    first, *others = values.items()
+    return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
+
+
+def _parts(run: Stored) -> Iterator[Part]:
+    """Yield the parts of a run of which its summary has numbers."""
     summary = run.summary or {}
+    for group in GROUPS:
+        if group in summary.get("groups", {}):
+            yield "class_size", group
+            yield "class_rank", group
+    for i in range(len(summary.get("new_clients", {}).get("head", {}).get("clients", []))):
+        yield "new_client", str(i)
+
+
+def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+    """Return a number of a run, or of a part of it; None where it has no such.
+
+    Of a part: that of its third of the classes in `groups` of the summary, accuracies in percent, or the accuracy of a
+    new client with a head of its own.
+    """
+    summary = run.summary or {}
+    if part is not None and part[0] == "new_client":
+        each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
+        return 100 * each[int(part[1])] if int(part[1]) < len(each) and metric == "accuracy_of_each" else None
+    if part is not None:
+        of_group = summary.get("groups", {}).get(part[1], {})
+        share = metric in ("accuracy", "class_accuracy")
+        number_ = of_group.get("accuracy" if share else metric)
+        return None if number_ is None else (100 if share else 1) * float(number_)
+    if metric == "roughness":
+        return roughness(run.lines(), view or next(iter(summary.get("views", {})), None))
     if metric in PERCENT:
         return 100 * value_of(run, view, metric)
     if metric == "floats":

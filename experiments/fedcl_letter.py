@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from experiments.base import Experiment, Grid, Variant
+from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.features import train_and_measure
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
@@ -66,11 +66,6 @@ def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
 
 
-def _scales(grid: Any) -> dict[str, Grid]:
-    """Return scale -> its grid."""
-    return {scale: grid(scale) for scale in ROUNDS}
-
-
 def _fig2a(scale: str) -> Grid:
     return Grid(base(scale, eval_every=CURVE[scale]), {"clients": (5, 20), "seed": _seeds(scale, 5)})
 
@@ -80,7 +75,7 @@ FIG2A = Experiment(
     title="Learning curves with 5 and 20 clients",
     paper="FedCL letter, Fig. 2(a)",
     variants=ARMS,
-    scales=_scales(_fig2a),
+    scales=each_scale(_fig2a),
     axis="clients",
     figures=("letter-fig2a",),
 )
@@ -97,7 +92,7 @@ FIG2B = Experiment(
     title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
     paper="FedCL letter, Fig. 2(b)",
     variants=ARMS,
-    scales=_scales(_fig2b),
+    scales=each_scale(_fig2b),
     figures=("letter-fig2b",),
 )
 """Fig. 2(b) if models are trained at the SNR at which they are tested."""
@@ -115,7 +110,7 @@ FIG2B_ONCE = Experiment(
     title="Accuracy against test SNR with 20 clients, trained once at 9 dB",
     paper="FedCL letter, Fig. 2(b), another reading",
     variants=ARMS,
-    scales=_scales(_fig2b_once),
+    scales=each_scale(_fig2b_once),
     axis="channel.test_snr_db",
     figures=("letter-fig2b-once",),
 )
@@ -132,7 +127,7 @@ FIG3A = Experiment(
     title="Learning curves of FedCL for m classes per client, equal data",
     paper="FedCL letter, Fig. 3(a)",
     variants=("fedcl",),
-    scales=_scales(lambda scale: _fig3(scale, CURVE[scale])),
+    scales=each_scale(lambda scale: _fig3(scale, CURVE[scale])),
     axis="partition.ways",
     figures=("letter-fig3a",),
 )
@@ -143,7 +138,7 @@ FIG3B = Experiment(
     title="Accuracy against m classes per client, equal data",
     paper="FedCL letter, Fig. 3(b)",
     variants=ARMS,
-    scales=_scales(lambda scale: _fig3(scale, 20)),
+    scales=each_scale(lambda scale: _fig3(scale, 20)),
     axis="partition.ways",
     figures=("letter-fig3b",),
 )
@@ -159,7 +154,7 @@ FIG4 = Experiment(
     title="Received features at 5 dB: their clusters",
     paper="FedCL letter, Fig. 4",
     variants=ARMS,
-    scales=_scales(_fig4),
+    scales=each_scale(_fig4),
     axis="channel.snr_db",
     figures=("letter-fig4",),
     train=train_and_measure,
@@ -188,7 +183,7 @@ ABLATION = Experiment(
         "fedproto",
         "local",
     ),
-    scales=_scales(_ablation),
+    scales=each_scale(_ablation),
     axis="channel.test_snr_db",
     figures=("letter-ablation",),
 )
@@ -205,7 +200,7 @@ ENCODERS = Experiment(
     title="One encoder for all clients, and four in turn",
     paper="none (the letter's text says that encoders may differ)",
     variants=("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"),
-    scales=_scales(_encoders),
+    scales=each_scale(_encoders),
     axis="model.encoder",
     figures=("letter-encoders",),
 )

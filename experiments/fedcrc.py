@@ -21,10 +21,9 @@ rate falling at 20 and 30, and 64 features.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from experiments.base import Experiment, Grid
+from experiments.base import Experiment, Grid, each_scale
 from experiments.fields import set_fields
 from experiments.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
@@ -84,10 +83,6 @@ def base(scale: str, data: str = "cifar10") -> RunConfig:
     )
 
 
-def _scales(grid: Callable[[str], Grid]) -> dict[str, Grid]:
-    return {scale: grid(scale) for scale in SIZES}
-
-
 def _table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
@@ -126,7 +121,7 @@ TABLE1 = Experiment(
     title="Global and personal models of six methods for different skews of labels",
     paper="FedCRC, Table I",
     variants=ARMS,
-    scales=_scales(_table1),
+    scales=each_scale(_table1),
     axis="data.name",
 )
 """Table I."""
@@ -135,7 +130,7 @@ TABLE2 = Experiment(
     title="Global models on clients that took no part",
     paper="FedCRC, Table II",
     variants=ARMS,
-    scales=_scales(_table2),
+    scales=each_scale(_table2),
     axis="partition.beta",
 )
 """Table II. Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a
@@ -145,7 +140,7 @@ TABLE3 = Experiment(
     title="FedCRC against tau, the weight of the moving average",
     paper="FedCRC, Table III",
     variants=("fedcrc",),
-    scales=_scales(_table3),
+    scales=each_scale(_table3),
     axis="hyper.tau",
     figures=("fedcrc-table3",),
 )
@@ -155,7 +150,7 @@ FIG3 = Experiment(
     title="Learning curves with all clients in each round",
     paper="FedCRC, Fig. 3",
     variants=("fedavg", "fedcrc"),
-    scales=_scales(_fig3),
+    scales=each_scale(_fig3),
     axis="partition.kind",
     figures=("fedcrc-fig3",),
 )
@@ -200,7 +195,7 @@ FIG1 = Experiment(
     title="Distance between the predictors of two clients against their updates",
     paper="FedCRC, Fig. 1",
     variants=("fedavg_ft",),
-    scales=_scales(_fig1),
+    scales=each_scale(_fig1),
     axis="finish.epochs",
     figures=("fedcrc-fig1",),
     train=train_and_compare,

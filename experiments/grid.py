@@ -100,6 +100,8 @@ class Grid:
     those of joint fields are tuples."""
     apart: Mapping[str, Mapping[Any, Mapping[str, Any]]] = field(default_factory=dict)
     """Varied field -> one of its values -> what is set otherwise in runs with it, dotted field -> value."""
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Name of a variant -> what is set in its runs at this scale, dotted field -> value; what it sets itself wins."""
 
     def axes(self, owner: str) -> tuple[Axis, ...]:
         """Return what varies, in the order of the declaration; `owner` is named in an error.
@@ -137,16 +139,17 @@ class Grid:
             for places in itertools.product(*(range(len(axis.values)) for axis in axes)):
                 parts = [axis.points()[i] for axis, i in zip(axes, places, strict=True)]
                 point = {name: value for part in parts for name, value in part.items()}
-                otherwise = {**self.otherwise(point), **variant.set}
+                otherwise = self.otherwise(variant, point)
                 free = [i for i, part in zip(places, parts, strict=True) if not part.keys() <= otherwise.keys()]
                 key = (variant.name, *free, *map(repr, otherwise.items()))
                 if len(free) == len(places) or key not in done:
                     yield variant, {**tested, **point, **otherwise}
                 done.add(key)
 
-    def otherwise(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is set otherwise at a combination of the varied values."""
+    def otherwise(self, variant: Variant, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is set otherwise for a variant at a combination of the varied values; its own settings win."""
         found = [values.get(point[name], {}) for name, values in self.apart.items()]
+        found += [self.own.get(variant.name, {}), variant.set]
         return {name: value for fields in found for name, value in fields.items()}
 
     def runs(self, variants: Sequence[Variant], owner: str) -> list[Run]:

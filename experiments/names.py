@@ -54,12 +54,18 @@ FIELDS = {
     "train.batch_size": ("batch size", ""),
     "train.optimizer": ("optimiser", ""),
     "train.lr": ("rate", ""),
+    "finish.kind": ("head", ""),
+    "model.encoder": ("encoder", ""),
+    "rank": ("class of a client, most frequent first", ""),
+    "third": ("classes", ""),
+    **dict.fromkeys(("setting", "whose", "model", "loss"), ("", "")),
     "uses": ("channel uses", ""),
     "airtime_s": ("airtime", " s"),
     "energy_j": ("energy", " J"),
     "samples": ("training samples", ""),
 }
-"""Field or cost -> its name and the unit after its values; any other is shown by its own name."""
+"""Field or cost -> its name and the unit after its values; any other is shown by its own name. Without a name here the
+values of a field speak for themselves."""
 METRICS = {
     "accuracy": "accuracy",
     "accuracy_std": "deviation over clients",
@@ -93,7 +99,7 @@ def place_label(field: str, value: Any) -> str:
     return (
         value_label(field, value)
         if field in NAMED
-        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}"
+        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}".lstrip()
     )
 
 

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.base import Experiment, Grid
-from experiments.fedcosr import DEFAULT, DIVISION, base, each_scale
+from experiments.arms import ALL
+from experiments.base import Experiment, Grid, each_scale
+from experiments.fedcosr import DEFAULT, DIVISION, base
 from experiments.fields import set_fields
 from experiments.names import METHODS
 from experiments.outcome import run_folder, train_then
 from experiments.results import read_table
 from experiments.table import markdown
-from experiments.wireless import ARMS
 from semcom.config import RunConfig
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ OVERHEAD = Experiment(
     name="overhead",
     title="What each method sends per client and round, measured, beside FedCoSR's formulas",
     paper="FedCoSR and FedCRL, the sections on communication",
-    variants=ARMS,
+    variants=ALL,
     scales=each_scale(_grid),
     axis="partition.kind",
     train=train_and_count,

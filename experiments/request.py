@@ -98,7 +98,7 @@ def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
     base = set_fields(_without_options(grid.base, common), common)
     variants = _chosen(declared, request.methods)
-    changed = Grid(base, vary, grid.apart)
+    changed = Grid(base, vary, grid.apart, grid.own)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_effect(changed, variants, declared.name, request.set)
     return found
@@ -139,7 +139,7 @@ def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Map
         return
     idle = dict(fixed)
     for variant, point in grid.points(variants, name):
-        own = {**grid.otherwise(point), **variant.set}
+        own = grid.otherwise(variant, point)
         idle = {field: value for field, value in idle.items() if field in own and own[field] != value}
         if not idle:
             return

@@ -145,6 +145,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     state, more = _state(claim, read, found, judged)
     known = [one for one in judged if one.seeds]
     least = min(known, key=_favour) if known else None
+    stands = [found.stands[field] for field in read.asked if field in found.stands] if found is not None else []
     mean, low, high = _shown(read, least) if least else (math.nan,) * 3
     return {
         "id": claim["id"],
@@ -162,7 +163,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         **{answer: sum(one.answer == answer for one in judged) for answer in ("yes", "no", "open")},
         "seeds": min((one.seeds for one in known), default=0),
         "scale": ", ".join(found.scales) if found is not None and known else "",
-        "note": "; ".join([*notes, *more]),
+        "note": "; ".join([*notes, *more, *(stands if known else [])]),
         "command": "; ".join(filter(None, map(command, claim["item"].split()))),
     }
 

@@ -13,20 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.base import Experiment, Grid, Variant
-from experiments.fedcosr import OWN_RATES, each_scale
+from experiments.arms import ALL
+from experiments.base import Experiment, Grid, Variant, each_scale
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 NOTHING = {"air.parameters": "ideal"}
 """The setting of methods that exchange neither models nor prototypes: there is nothing to pass over the air."""
-ARMS: tuple[str | Variant, ...] = (
-    Variant("local", "local", NOTHING),
-    *("fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto"),
-    *(Variant(name, name, OWN_RATES) for name in ("pfedme", "perfedavg")),
-    *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
-    *("fedcrl", "fedcosr", "repper"),
-    Variant("fedcl", "fedcl", NOTHING),
-)
+ARMS = tuple(Variant(str(arm), str(arm), NOTHING) if arm in ("local", "fedcl") else arm for arm in ALL)
 """All methods."""
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "clients": 3, "test": 3, "seeds": (0,)},

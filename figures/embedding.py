@@ -42,20 +42,30 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(
                 f"seed: a panel shows one run, and there are {seeds}; give one: --at seed={part['seed'].iloc[0]}"
             )
-        panels.append(_panel(found[part["hash"].iloc[0]], plot.view).assign(**{str(plot.facet): value}))
+        panels.append(panel(found[part["hash"].iloc[0]], plot.view).assign(**{str(plot.facet): value}))
     cells = pd.concat(panels, ignore_index=True)
     return cells[[str(plot.facet), *(name for name in cells if name != plot.facet)]]
 
 
-def _panel(run: Stored, view: str | None) -> pd.DataFrame:
-    """Return the rows of one run, with each image once: clients may share test images."""
+def panel(run: Stored, view: str | None, client: int | None = None) -> pd.DataFrame:
+    """Return the rows of one run, with each image once: clients may share test images.
+
+    Args:
+        run: that kept features.
+        view: as of `Plot`.
+        client: whose images are taken (None: those of all).
+
+    Raises:
+        ConfigError: the run kept no such features.
+    """
     kept, views = run.arrays(), list((run.summary or {}).get("views", {}))
     name = f"received/{view or views[0]}"
     if name not in kept:
         there = [each.removeprefix("received/") for each in kept if each.startswith("received/")]
         wanted = f"repeat it with semcom train ... --keep {FEATURES}" if not there else f"there are {', '.join(there)}"
         raise ConfigError(f"view: {run.variant} kept no features of {view or views[0]}; {wanted}")
-    once = np.unique(kept["samples/image"], return_index=True)[1]
+    mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
+    once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))
     some = np.linspace(0, len(once) - 1, min(MOST, len(once))).round().astype(int)
     plane = embedding(features[some], seed=0)
@@ -67,10 +77,10 @@ def _panel(run: Stored, view: str | None) -> pd.DataFrame:
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a dot for each image, and the number of each class at the median of its dots, which is read in grey too."""
     classes = sorted(cells["class"].unique())
-    colors = colormaps["tab10" if len(classes) <= 10 else "viridis"]
+    colors = colormaps["tab10" if classes[-1] < 10 else "viridis"]
     axes.scatter(
-        cells["x"], cells["y"], s=4, c=cells["class"].map(classes.index), cmap=colors, vmin=-0.5,
-        vmax=max(10, len(classes)) - 0.5, linewidths=0, alpha=0.7,
+        cells["x"], cells["y"], s=4, c=cells["class"], cmap=colors, vmin=-0.5,
+        vmax=max(9, classes[-1]) + 0.5, linewidths=0, alpha=0.7,
     )  # fmt: skip
     for number, part in cells.groupby("class"):
         text = axes.text(part["x"].median(), part["y"].median(), str(number), ha="center", va="center", weight="bold")

@@ -104,3 +104,18 @@ WIRELESS_HETEROGENEITY = Drawing(
     shows=(WAYS, "partition.shots", TEST_SNR),
 )
 """All methods against classes per client, at two test SNRs."""
+REPPER_TABLE2 = Drawing(
+    "repper-table2", "repper-table2", Plot(kind="dots", x="variant", hue="data.name", facet="partition.beta")
+)
+"""Table 2 of RepPer."""
+REPPER_TABLE3 = Drawing("repper-table3", "repper-table3", Plot(kind="dots", x="variant", hue="finish.kind"))
+"""Table 3 of RepPer."""
+REPPER_TABLE4 = Drawing(
+    "repper-table4",
+    "repper-table4",
+    Plot(kind="dots", x="variant", hue="data.name", facet="model.encoder"),
+    shows=("data.name", "model.encoder", "model.features"),
+)
+"""Table 4 of RepPer."""
+REPPER_FIG3 = Drawing("repper-fig3", "repper-fig3", Plot(kind="divisions", facet="partition.beta"))
+"""Fig. 3 of RepPer."""

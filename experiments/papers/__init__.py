@@ -51,6 +51,10 @@ METRICS = (
 )
 """What a claim is about; accuracy, if it does not say."""
 
+PARTS = ("class_size", "class_rank", "new_client")
+"""Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), and new clients.
+`experiments.evidence` has the numbers of each part."""
+
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
 """How many of its comparisons a claim is about; all, if it does not say."""
 

@@ -104,6 +104,14 @@ def test_a_grid_without_end_is_refused() -> None:
         study({"seed": range(1000), SNR: range(1000)}).runs("smoke")
 
 
+def test_a_variant_has_settings_of_its_own_at_a_scale() -> None:
+    own = {"b": {"train.lr": 0.5, "train.rounds": 7}}
+    variants = (Variant("a", "fedcl"), Variant("b", "fedcl", {"train.rounds": 9}))
+    found = Experiment("mine", "", "none", variants, {"smoke": Grid(RunConfig(), {SNR: (0.0, 9.0)}, own=own)})
+    settings = [(run.variant, run.config.train.lr, run.config.train.rounds) for run in found.runs("smoke")]
+    assert settings == [("a", None, None)] * 2 + [("b", 0.5, 9)] * 2
+
+
 def test_settings_apart_are_of_a_field_that_varies() -> None:
     for name in ("method", TEST):
         with pytest.raises(ConfigError, match=f"^apart: {name} has runs of its own in no grid of mine; its axes are "):

@@ -1,0 +1,324 @@
+"""The tables and figures of RepPer, and the gradients that its section 5 speaks of.
+
+Jing, Huang, Zhuang, Sun, Huang, Xiao, Ding, "A Closer Look at Personalization in Federated Image Classification",
+arXiv:2204.11841, 2022.
+
+The paper gives (Sec. 6.1): 20 clients; a Dirichlet division with alpha 100 (its IID), 1 or 0.5; 100 rounds of 10 or
+20 local epochs; a share C of 0.2, 0.4 or 0.8 of the clients in each round; mini-batches of 256; Adam at 0.001, which
+decays by 0.1, with weight decay 0.0001; tau 0.1; ResNet-34 and MobileNet; 10 epochs of SGD for heads that are trained
+or fine-tuned after the rounds; 100 steps for those of new clients. There is no channel.
+
+It does not give, and here is: rounds of the decay (50 and 75); rate of the SGD of heads (0.1); epochs of FedRep's
+head in a round (10, its authors' number, before E on the body); mu of FedProx and the augmentation (semcom's
+defaults); the tests (the dataset's own test images in the proportions of the training images); number of seeds
+(three); alpha of Figs. 1 and 5 (0.5, as in Fig. 4), and C and E of Figs. 1, 4 and 5 (0.2 and 10, as in Table 2); the
+dataset of Figs. 3 and 5 (CIFAR-10).
+
+Our readings. Fig. 1 and 4 show local data: the images of one client each, and silhouettes are taken client by client.
+Fig. 4's clients have local models in the paper, which are gone after the last average: here they have the common
+body. Fig. 5 shows two clients drawn at random: here clients 0 and 1, and the mean over all. Table 3's MLP has one
+layer (Sec. 6.3), so it is `linear`. Eqs. 15 and 25 lack 1 / (tau ||r||) in print, see `experiments.gradients`.
+
+Scale `small` is CIFAR-10 on two cores: a tenth of each client's images, 64 features of the encoder `dcgan-narrow`, 20
+rounds with decay at 10 and 15, mini-batches of 50, 5 local epochs for 10 and 10 for 20, and heads that are trained by
+semcom's defaults, since 10 epochs of so few images do not train them. Of Table 1 it has C 0.4, of Table 2 CIFAR-10;
+its two networks in Table 4 are others than the paper's, so no claim about these is held against them. Fig. 6 needs
+CIFAR-100 and has no such scale. At scale `smoke` five clients divide the digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from experiments import class_groups, gradients
+from experiments.base import Experiment, Grid, each_scale
+from experiments.outcome import train_then
+from semcom.config import (
+    ChannelConfig,
+    DataConfig,
+    FinishConfig,
+    ModelConfig,
+    PartitionConfig,
+    RunConfig,
+    TrainConfig,
+)
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
+
+ARMS = ("fedavg", "lg_fedavg", "fedrep", "repper")
+"""The methods of Tables 1, 3 and 4 and of Fig. 1."""
+ALL = ("fedavg", "fedavg_ft", "fedprox", "fedprox_ft", "fedrep", "lg_fedavg", "repper")
+"""The methods of Table 2 and Fig. 5."""
+SCHEDULES: Mapping[str, dict[str, Any]] = {
+    "smoke": {"rounds": 2, "batch_size": 50},
+    "small": {"rounds": 20, "batch_size": 50, "lr_milestones": (10, 15), "lr_decay": 0.1},
+    "paper": {"rounds": 100, "batch_size": 256, "lr_milestones": (50, 75), "lr_decay": 0.1},
+}
+"""Scale -> what its schedule has of its own."""
+DIVISIONS: Mapping[str, dict[str, Any]] = {
+    "smoke": {"fraction": 0.25, "min_size": 100},
+    "small": {"fraction": 0.1, "min_size": 100},
+    "paper": {},
+}
+"""Scale -> options of its division beside alpha; a client of `small` is left with ten images at least."""
+EPOCHS = {"smoke": (1, 2), "small": (5, 10), "paper": (10, 20)}
+"""Scale -> its two numbers of local epochs."""
+REDUCED = {"small": {"train.local_epochs": {5: 10, 10: 20}}}
+"""Local epochs at a scale -> those of the paper that they stand for."""
+HEADS: Mapping[str, dict[str, Any]] = {
+    "smoke": {"finish.epochs": 10},
+    "small": {},
+    "paper": {"finish.epochs": 10, "finish.optimizer": "sgd", "finish.lr": 0.1},
+}
+"""Scale -> how heads are trained after the rounds (nothing: as by default); the rate is ours."""
+TUNED = ("fedavg_ft", "fedprox_ft", "repper")
+"""The methods with a last stage."""
+BETA, SHARE, LOCAL = "partition.beta", "train.participation", "train.local_epochs"
+IID, MILD, STRONG = 100.0, 1.0, 0.5
+"""The values of alpha."""
+
+
+def base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+    """Return the configuration that the runs of a scale share; C is `share`."""
+    paper, smoke = scale == "paper", scale == "smoke"
+    return RunConfig(
+        data=DataConfig(name="digits" if smoke else "cifar10"),
+        partition=PartitionConfig("dirichlet", options={"beta": alpha, "test": "own", **DIVISIONS[scale]}),
+        model=ModelConfig("resnet34-pooled" if paper else "dcgan-narrow", features=512 if paper else 64),
+        channel=ChannelConfig(kind="none"),
+        clients=5 if smoke else 20,
+        train=TrainConfig(
+            lr=1e-3,
+            optimizer="adam",
+            weight_decay=1e-4,
+            participation=share,
+            local_epochs=EPOCHS[scale][0],
+            **SCHEDULES[scale],
+        ),
+    )
+
+
+def grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
+    """Return a grid of a scale over its seeds: one in a smoke test, three otherwise."""
+    seeds = (0,) if scale == "smoke" else (0, 1, 2)
+    return Grid(start or base(scale), {**vary, "seed": seeds}, own={name: HEADS[scale] for name in TUNED}, **more)
+
+
+# What is measured beside the accuracy ---------------------------------------------------------------------------------
+
+
+def train_and_group(config: RunConfig) -> None:
+    """Train; then leave accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
+    train_then(config, _grouped)
+
+
+def _grouped(result: Result) -> dict[str, Any]:
+    """Return `clusters` and `groups` of a run's headline view."""
+    confusion = result.confusion[next(iter(result.views))]
+    whole, silhouettes = class_groups.clusters(result)
+    accuracies = class_groups.accuracy(confusion, class_groups.training_counts(result))
+    return {"clusters": whole, "groups": class_groups.together(accuracies, silhouettes)}
+
+
+def train_and_pull(config: RunConfig) -> None:
+    """Train; then leave the lengths of gradients for frequent and rare classes as `groups`.
+
+    `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
+    before the first round.
+    """
+    train_then(config, _pulled)
+
+
+def _pulled(result: Result) -> dict[str, Any]:
+    """Return `groups` of a run's headline view, and `groups_initial`."""
+    from semcom.engine.train.view import View
+
+    own = gradients.CONTRAST if result.config.method == "repper" else gradients.ENTROPY
+    start = View(result.world.population(shared=("encoder.", "head.")))
+    views = {"groups": next(iter(result.views.values())), "groups_initial": start}
+    tables = {name: gradients.of_view(result, view) for name, view in views.items()}
+    return {
+        name: {group: {**numbers, "gradient": numbers[own]} for group, numbers in table.items() if own in numbers}
+        for name, table in tables.items()
+    }
+
+
+# The tables -----------------------------------------------------------------------------------------------------------
+
+
+def _table1(scale: str) -> Grid:
+    alphas = (IID, MILD, STRONG) if scale != "smoke" else (IID, STRONG)
+    shares = {"smoke": (0.4,), "small": (0.4,), "paper": (0.2, 0.4, 0.8)}[scale]
+    epochs = EPOCHS[scale] if scale != "smoke" else (1,)
+    return grid(scale, {SHARE: shares, LOCAL: epochs, BETA: alphas})
+
+
+TABLE1 = Experiment(
+    name="repper-table1",
+    title="Accuracy over alpha, clients per round and local epochs",
+    paper="RepPer, Table 1",
+    variants=ARMS,
+    scales=each_scale(_table1),
+    axis=BETA,
+    figures=("repper-table1",),
+    reduced=REDUCED,
+)
+"""Table 1."""
+
+
+def _table2(scale: str) -> Grid:
+    data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cinic10", "cifar10", "cifar100")}[scale]
+    alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
+    return grid(scale, {"data.name": data, BETA: alphas}, base(scale, share=0.2))
+
+
+TABLE2 = Experiment(
+    name="repper-table2",
+    title="Accuracy on three datasets",
+    paper="RepPer, Table 2",
+    variants=ALL,
+    scales=each_scale(_table2),
+    axis="data.name",
+    figures=("repper-table2",),
+)
+"""Table 2."""
+
+
+def _table3(scale: str) -> Grid:
+    kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
+    return grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+
+
+TABLE3 = Experiment(
+    name="repper-table3",
+    title="Accuracy with a head of one layer, a support vector machine and logistic regression",
+    paper="RepPer, Table 3",
+    variants=ARMS,
+    scales=each_scale(_table3),
+    axis="finish.kind",
+    figures=("repper-table3",),
+)
+"""Table 3."""
+
+
+def _table4(scale: str) -> Grid:
+    networks = (("mobilenet-v1", 1024), ("resnet34-pooled", 512))
+    small = (("dcgan-narrow", 64), ("cnn", 64))
+    data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
+    vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
+    return grid(scale, {**vary, "data.name": data})
+
+
+TABLE4 = Experiment(
+    name="repper-table4",
+    title="Accuracy with two encoders",
+    paper="RepPer, Table 4",
+    variants=ARMS,
+    scales=each_scale(_table4),
+    axis="data.name",
+    figures=("repper-table4",),
+)
+"""Table 4."""
+
+
+# The figures ----------------------------------------------------------------------------------------------------------
+
+
+def _skewed(scale: str) -> Grid:
+    """Return the runs of Figs. 1, 4 and 5, which keep matrices and features."""
+    kept = replace(base(scale, STRONG, share=0.2), keep=("confusion", "features"))
+    return grid(scale, {BETA: (STRONG,)}, kept)
+
+
+FIG1 = Experiment(
+    name="repper-fig1",
+    title="Features of a client's images: their clusters",
+    paper="RepPer, Fig. 1",
+    variants=ARMS,
+    scales=each_scale(_skewed),
+    axis=BETA,
+    figures=("repper-fig1",),
+    train=train_and_group,
+)
+"""Fig. 1, with numbers for what its drawings show, in all and for frequent and rare classes."""
+
+
+def _fig3(scale: str) -> Grid:
+    start = base(scale)
+    schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
+    whole = PartitionConfig("dirichlet", options={"test": "own"})
+    shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
+    alphas = (IID, MILD, STRONG) if scale != "smoke" else (IID, STRONG)
+    return Grid(shown, {BETA: alphas, "seed": (0,)})
+
+
+FIG3 = Experiment(
+    name="repper-fig3",
+    title="Images of 20 clients by class",
+    paper="RepPer, Fig. 3",
+    variants=("fedavg",),
+    scales=each_scale(_fig3),
+    axis=BETA,
+    figures=("repper-fig3",),
+)
+"""Fig. 3: the divisions of CIFAR-10. Runs of one step, as runs are what keeps the numbers of images."""
+
+FIG4 = Experiment(
+    name="repper-fig4",
+    title="Features of RepPer on the images of seven clients and of all",
+    paper="RepPer, Fig. 4",
+    variants=("repper",),
+    scales={scale: replace(made, vary={BETA: (STRONG,), "seed": (0,)}) for scale, made in each_scale(_skewed).items()},
+    axis=BETA,
+    figures=("repper-fig4",),
+    train=train_and_group,
+)
+"""Fig. 4."""
+
+FIG5 = Experiment(
+    name="repper-fig5",
+    title="Accuracy from a client's frequent classes to its rare ones",
+    paper="RepPer, Fig. 5",
+    variants=ALL,
+    scales=each_scale(_skewed),
+    axis=BETA,
+    figures=("repper-fig5",),
+    train=train_and_group,
+)
+"""Fig. 5."""
+
+
+def _fig6(scale: str) -> Grid:
+    if scale == "smoke":
+        return grid(scale, {BETA: (MILD,)}, replace(base(scale, share=1.0), new_clients=3, new_steps=10))
+    start = base(scale, share=1.0)
+    joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
+    heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
+    return grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+
+
+FIG6 = Experiment(
+    name="repper-fig6",
+    title="Accuracy of 20 new clients with other data",
+    paper="RepPer, Fig. 6",
+    variants=("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"),
+    scales=each_scale(_fig6, ("smoke", "paper")),
+    axis=BETA,
+    figures=("repper-fig6",),
+)
+"""Fig. 6: trained on CIFAR-100; the new clients have CIFAR-10. In a smoke test they have the digits too."""
+
+GRADIENTS = Experiment(
+    name="repper-gradients",
+    title="Gradients of images of frequent and rare classes",
+    paper="RepPer, section 5",
+    variants=("repper", "fedavg"),
+    scales=each_scale(lambda scale: grid(scale, {BETA: (STRONG,)}, base(scale, STRONG, share=0.2))),
+    axis=BETA,
+    figures=("repper-gradients",),
+    train=train_and_pull,
+)
+"""Section 5, Eqs. 10 to 17, measured."""
