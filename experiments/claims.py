@@ -19,6 +19,8 @@ LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""
 DERIVED = {"gain": "accuracy", "fall": "accuracy", "spread": "accuracy", "silhouette-gain": "silhouette"}
 """Metric -> the number that it is made of."""
+FORMULA = "_formula"
+"""What follows a metric in the name of the number that the paper's formula gives for it."""
 Key = Hashable
 """A point of a source."""
 Group = Sequence[Key]
@@ -78,7 +80,7 @@ class Claim:
         axis: the field that varies along it.
         quantifier: one of `papers.QUANTIFIERS`.
         asked: field -> values of the points that it is about.
-        when: the part of training that it is about; None for the end.
+        formula: whether the paper's formula gives the number that it states.
     """
 
     relation: str
@@ -90,7 +92,7 @@ class Claim:
     axis: str | None
     quantifier: str
     asked: Mapping[str, tuple[str, ...]]
-    when: str | None
+    formula: bool
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
@@ -106,7 +108,7 @@ class Claim:
             axis=at.get("axis", (None,))[0],
             quantifier=at.get("quantifier", ("all",))[0],
             asked={field: values for field, values in at.items() if field not in papers.ASPECTS},
-            when=next((value for value in at.get("when", ()) if value != "end"), None),
+            formula="formula" in at and row["relation"] == "equals",
         )
 
     @property
@@ -117,7 +119,8 @@ class Claim:
     @property
     def part(self) -> str | None:
         """The field that tells the parts of runs apart that it is about, one of `papers.PARTS`; None: whole runs."""
-        return self.axis if self.axis in papers.PARTS else "new_client" if self.metric == "accuracy_of_each" else None
+        named = (name for name in papers.PARTS if name == self.axis or name in self.asked)
+        return next(named, "new_client" if self.metric == "accuracy_of_each" else None)
 
     @property
     def low(self) -> bool:
@@ -234,6 +237,8 @@ class _Comparisons:
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
+            if claim.formula:
+                target = float(self.source.value(method, key, claim.metric + FORMULA).mean())
             values = mine if rest is None else (mine - rest).dropna()
             unit = float(whole.mean()) / 100 if claim.metric == "floats" else 1.0
             yield Comparison((values,), target, None, method, method, key, lead=rest is not None, point=unit)

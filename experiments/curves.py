@@ -45,9 +45,53 @@ def roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | N
         lines: of metrics.jsonl.
         view: its name.
     """
-    found = {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
+    found = _of_view(lines, view)
     steps = [abs(found[i + 1] - found[i]) for i in found if i + 1 in found]
     return 100 * sum(steps) / len(steps) if steps else None
+
+
+SPANS = {"first tenth": (0.0, 0.1), "third quarter": (0.5, 0.75), "last quarter": (0.75, 1.0)}
+"""Part of the training -> after which and until which part of the rounds it lasts."""
+NEARLY = 0.9
+"""Part of its headline accuracy with which a run has nearly converged."""
+
+
+def within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, rounds: int) -> float | None:
+    """Return the mean accuracy of a view over the evaluated rounds of a part of the training, in percent.
+
+    None where no round of it was evaluated.
+
+    Args:
+        lines: of metrics.jsonl.
+        view: its name.
+        span: one of `SPANS`.
+        rounds: T.
+    """
+    start, end = SPANS[span]
+    found = [accuracy for i, accuracy in _of_view(lines, view).items() if start * rounds < i <= end * rounds]
+    return 100 * sum(found) / len(found) if found else None
+
+
+def speed(lines: Sequence[Mapping[str, Any]], view: str | None, accuracy: float, rounds: int) -> float | None:
+    """Return how much of the training is left when a view has nearly converged, in percent of its rounds.
+
+    That is after the first evaluated round in which its accuracy is nine tenths of its headline or more. None where
+    only the end was evaluated. The definition is ours: no paper gives one.
+
+    Args:
+        lines: of metrics.jsonl.
+        view: its name.
+        accuracy: its headline, a fraction of 1.
+        rounds: T.
+    """
+    found = _of_view(lines, view)
+    reached = [i for i, value in found.items() if value >= NEARLY * accuracy]
+    return 100 * (1 - min(reached) / rounds) if reached and min(found) < rounds else None
+
+
+def _of_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int, float]:
+    """Return evaluated round -> accuracy of a view, a fraction of 1."""
+    return {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
 
 
 def first_round(rounds: pd.DataFrame, target: float) -> float:

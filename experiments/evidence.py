@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments import papers
 from experiments.class_groups import GROUPS
-from experiments.curves import roughness
+from experiments.curves import SPANS, roughness, speed, within
 from experiments.pairs import value_of
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import flatten
@@ -28,6 +28,8 @@ SCALES = ("paper", "small")
 """Scales whose results are evidence, the better first; a smoke test is none."""
 PERCENT = ("accuracy", "accuracy_std", "worst10")
 """Metrics of a view that are parts of 1."""
+OWN_NUMBERS = ("predictor_distance", "floats_formula")
+"""Numbers that experiments leave in summaries under the names of their metrics."""
 Part = tuple[str, str]
 """One of `papers.PARTS` and its value."""
 Key = tuple[str, tuple[Any, ...], Part | None]
@@ -121,32 +123,54 @@ def _parts(run: Stored) -> Iterator[Part]:
             yield "class_rank", group
     for i in range(len(summary.get("new_clients", {}).get("head", {}).get("clients", []))):
         yield "new_client", str(i)
+    for span in SPANS:
+        yield "round", span
 
 
 def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Return a number of a run, or of a part of it; None where it has no such.
 
-    Of a part: that of its third of the classes in `groups` of the summary, accuracies in percent, or the accuracy of a
-    new client with a head of its own.
+    Accuracies are in percent. Where clients join at the end, accuracy is theirs, with the model as it is, or with heads
+    of their own where its classes are others.
+    """
+    if part is not None:
+        return _of_part(run, view, metric, *part)
+    summary = run.summary or {}
+    headline = view or next(iter(summary.get("views", {})), None)
+    joined = summary.get("new_clients", {})
+    found: float | None
+    if metric == "accuracy" and joined:
+        found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
+    elif metric in PERCENT:
+        found = 100 * value_of(run, view, metric)
+    elif metric == "roughness":
+        found = roughness(run.lines(), headline)
+    elif metric == "speed":
+        found = speed(run.lines(), headline, value_of(run, view, "accuracy"), int(summary["rounds"]))
+    elif metric == "floats":
+        ways = summary.get("traffic", {}).values()
+        found = sum(counts["floats"] for counts in ways) if ways else None
+    else:
+        found = flatten({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
+    return None if found is None else float(found)
+
+
+def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+    """Return a number of a part of a run.
+
+    That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
+    the mean accuracy of a part of the training.
     """
     summary = run.summary or {}
-    if part is not None and part[0] == "new_client":
+    if field == "round":
+        headline = view or next(iter(summary.get("views", {})), None)
+        return within(run.lines(), headline, part, int(summary["rounds"])) if metric == "accuracy" else None
+    if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
-        return 100 * each[int(part[1])] if int(part[1]) < len(each) and metric == "accuracy_of_each" else None
-    if part is not None:
-        of_group = summary.get("groups", {}).get(part[1], {})
-        share = metric in ("accuracy", "class_accuracy")
-        number_ = of_group.get("accuracy" if share else metric)
-        return None if number_ is None else (100 if share else 1) * float(number_)
-    if metric == "roughness":
-        return roughness(run.lines(), view or next(iter(summary.get("views", {})), None))
-    if metric in PERCENT:
-        return 100 * value_of(run, view, metric)
-    if metric == "floats":
-        traffic = summary.get("traffic", {})
-        return sum(counts["floats"] for counts in traffic.values()) if traffic else None
-    found = flatten(summary.get("clusters", {})).get(metric)
-    return None if found is None else float(found)
+        return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None
+    share = metric in ("accuracy", "class_accuracy")
+    found = summary.get("groups", {}).get(part, {}).get("accuracy" if share else metric)
+    return None if found is None else (100 if share else 1) * float(found)
 
 
 def evidence(items: Sequence[str], folder: Path) -> Evidence | None:

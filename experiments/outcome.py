@@ -10,7 +10,7 @@ import semcom
 from experiments.fields import set_fields
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY
-from semcom.runs.folder import read_summary, write_summary
+from semcom.runs.folder import read_summary, write_config, write_summary
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -38,7 +38,9 @@ def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], o
     """
     folder = run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
-    write_summary(folder, {**result.summary, **more(result), "hash": run_hash(config)})
+    found = more(result)
+    write_config(folder, result.config)
+    write_summary(folder, {**result.summary, **found, "hash": run_hash(result.config)})
 
 
 def is_finished(config: RunConfig) -> bool:

@@ -139,7 +139,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     """
     read, judged, notes = Claim.read(claim), list[Judged](), list[str]()
     try:
-        judged = [judge(one) for one in comparisons(read, found)] if found is not None and read.when is None else []
+        judged = [judge(one) for one in comparisons(read, found)] if found is not None else []
     except ValueError as error:
         notes = [str(error)]
     state, more = _state(claim, read, found, judged)
@@ -177,8 +177,7 @@ def _state(
     if claim["protocol"] == "unknown":
         return "protocol unknown", [claim["note"]] if claim["note"] else []
     if found is None or not any(one.seeds for one in judged):
-        part = f" of the {read.when} part of training" if read.when else ""
-        return "not run", [] if found is None else [f"the runs have no {read.metric}{part} at its points"]
+        return "not run", [] if found is None else [f"the runs have no {read.metric} at its points"]
     missing = _missing(read, found)
     state = decide([one.answer for one in judged], read.quantifier)
     few = read.quantifier in ("most", "almost-all", "some")  # what is missing might make it true, or for `all` false

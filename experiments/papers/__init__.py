@@ -51,14 +51,14 @@ METRICS = (
 )
 """What a claim is about; accuracy, if it does not say."""
 
-PARTS = ("class_size", "class_rank", "new_client")
-"""Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), and new clients.
-`experiments.evidence` has the numbers of each part."""
+PARTS = ("class_size", "class_rank", "new_client", "round")
+"""Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), new clients, and
+parts of the training. `experiments.evidence` has the numbers of each."""
 
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
 """How many of its comparisons a claim is about; all, if it does not say."""
 
-ASPECTS = ("axis", "metric", "quantifier", "when", "formula")
+ASPECTS = ("axis", "metric", "quantifier", "formula")
 """What `at` may hold beside fields of a run."""
 
 CELL = ("paper", "item", "row", "column", "value", "std", "unit", "page", "legible", "note", "marks", "std_marks")

@@ -1,0 +1,227 @@
+"""The items of the papers: their grids hold every cell that is printed, and the numbers that their claims need."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import semcom
+from experiments import fedcosr, fedcrc, fedcrl, overhead, papers, wireless
+from experiments.arms import ALL
+from experiments.base import Grid
+from experiments.curves import speed, within
+from experiments.evidence import number_of
+from experiments.fields import set_fields
+from experiments.registry import EXPERIMENTS, experiment
+from experiments.results import fields
+from experiments.scorecard import scorecard
+from experiments.study import study
+from experiments.words import plain_text
+from semcom import METHODS
+from semcom.config import DataConfig
+from semcom.engine.store.population import Cohort, Population
+from tests.experiments.studies import config, line, scored, simple, write
+
+POINTS, NAMES = papers.points(), EXPERIMENTS.names()
+PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
+"""Items with cells; RepPer's have a file of their own, and the letter prints none."""
+METHOD = {"fedcrc-per": "fedcrc"}
+"""Row of a table that is another view of a method -> that method."""
+
+
+@pytest.fixture(autouse=True)
+def quick_resolve() -> None:
+    """Configurations are resolved in earnest here, in the place of the stand-in of conftest.py."""
+
+
+@functools.cache
+def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
+    """Variant and fields of an item's runs with the first seed, as claims spell them."""
+    found = [run for run in experiment(item).runs(scale) if run.config.seed == 0]
+    return [(r.variant, {k: plain_text(v) for k, v in fields(semcom.resolve(r.config)).items()}) for r in found]
+
+
+# Grids ---------------------------------------------------------------------------------------------------------------
+
+
+def test_all_items_with_claims_are_experiments() -> None:
+    claimed = {item for items in papers.claims()["item"] for item in items.split()}
+    assert claimed <= set(NAMES) and set(POINTS["item"]) <= set(NAMES)
+    asked = """
+        letter-fig2a letter-fig2b letter-fig3a letter-fig3b letter-fig4 letter-ablation letter-encoders fedcosr-table2
+        fedcrl-table2 fedcosr-table3 fedcrl-table3 fedcosr-fig4 repper-fig3 fedcosr-fig5 fedcrl-curves fedcosr-fig6
+        fedcosr-fig7 fedcosr-fig8 fedcosr-fig9 fedcrl-tsne repper-fig1 repper-fig4 repper-gradients overhead fedcrc-fig1
+        fedcrc-table1 fedcrc-table2 fedcrc-table3 fedcrc-fig3 repper-table1 repper-table2 repper-table3 repper-table4
+        repper-fig5 repper-fig6 wireless-snr wireless-heterogeneity wireless-baselines convergence-bound
+    """
+    assert len(asked.split()) == 39 and set(asked.split()) <= set(NAMES)
+
+
+@pytest.mark.parametrize("item", PRINTED)
+def test_every_cell_of_a_table_has_one_run_for_each_seed(item: str) -> None:
+    paper = str(POINTS[POINTS["item"] == item]["paper"].iloc[0])
+    places = {p["column"]: papers.at(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
+    cells, found = papers.table(paper).query("item == @item"), runs(item)
+    for _, cell in cells.iterrows():
+        at = {f: v for f, v in places[cell["column"]].items() if f not in papers.ASPECTS}
+        name = METHOD.get(cell["row"], cell["row"])
+        if cell["row"] == "averaged":
+            continue
+        there = [of for variant, of in found if variant == name and all(of.get(f) in v for f, v in at.items())]
+        assert len(there) == 1, (cell["row"], cell["column"])
+
+
+def varied(grid: Grid, *names: str) -> set[tuple[object, ...]]:
+    axes = [axis for axis in grid.axes("it") if set(names) & set(axis.fields)]
+    return {tuple(point[name] for name in names) for axis in axes for point in axis.points()}
+
+
+def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
+    for name in [*fedcosr_items(), "fedcrl-table2", *(n for n in NAMES if n.startswith("fedcrc-"))]:
+        grid = experiment(name).scales["small"]
+        if name != "fedcosr-fig4":
+            assert grid.vary["seed"] == (0, 1, 2), name
+        names = varied(grid, "data.name") or {(grid.base.data.name,)}
+        assert names <= {("cifar10",), ("mnist",)} or name in ("fedcosr-fig6", "fedcosr-fig9")
+    kinds = {("cifar10", "dirichlet", 0.1, None), ("cifar10", "pathological", None, 2)}
+    assert varied(experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
+    for name, of in runs("fedcosr-table2", "small"):
+        assert of["channel.kind"] == "none" and of["model.encoder"] == "cnn-dropout" and of["model.features"] == "128"
+        assert (of["train.lr"], of["train.optimizer"]) == ("0.003", "adam") or name in ("pfedme", "perfedavg"), name
+        assert of["train.batch_size"] == "16" and of["clients"] == "20"
+
+
+def fedcosr_items() -> list[str]:
+    return [name for name in NAMES if name.startswith("fedcosr-")]
+
+
+def test_arms_are_those_of_the_papers() -> None:
+    printed = set(papers.table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
+    assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
+    assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
+    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
+    assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS.names())
+    assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
+
+
+def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange() -> None:
+    grid = experiment("wireless-heterogeneity").scales["small"]
+    assert {ways * shots for ways, shots in varied(grid, "partition.ways", "partition.shots")} == {150}  # type: ignore[operator]
+    analog = {name for name, of in runs("wireless-snr", "small") if of["air.parameters"] == "analog"}
+    assert analog == set(METHODS.names()) - {"local", "fedcl"}
+
+
+# Numbers -------------------------------------------------------------------------------------------------------------
+
+
+def test_parts_of_the_training_and_its_speed_by_hand() -> None:
+    curve = {1: 0.1, 2: 0.3, 10: 0.5, 12: 0.6, 15: 0.5, 18: 0.7, 20: 0.8}
+    lines = [{"round": i, "views": {"personal": {"accuracy": a}}} for i, a in curve.items()] + [{"round": 3}]
+    assert within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
+    assert within(lines, "personal", "third quarter", 20) == pytest.approx(55)  # 12 and 15: 10 is in the second one
+    assert within(lines, "personal", "last quarter", 20) == pytest.approx(75)
+    assert (
+        within(lines, "other", "last quarter", 20) is None and within(lines[2:3], "personal", "first tenth", 20) is None
+    )
+    assert speed(lines, "personal", 0.75, 20) == pytest.approx(10)  # 0.675 is reached in round 18, two before the end
+    assert speed(lines, "personal", 0.5, 20) == pytest.approx(50)
+    assert speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
+
+
+def test_early_and_late_claims_are_about_parts_of_curves(tmp_path: Path) -> None:
+    """FedPer and FedRep lead at first; FedCoSR rises to the end, they fall."""
+    curves = {"fedcosr": (0.2, 0.6, 0.7), "fedper": (0.5, 0.6, 0.5), "fedrep": (0.5, 0.6, 0.5)}
+    for name, (first, third, last) in curves.items():
+        for seed in range(3):
+            of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
+            of = set_fields(of, {"partition.kind": "dirichlet", "train.rounds": 20, "partition.options": {}})
+            marks = ((2, first), (12, third), (20, last))
+            found = [line(i, {"personal": scored([a + 1e-5 * seed * i * first] * 20)}) for i, a in marks]
+            write(tmp_path / "fedcosr-fig5-small" / f"{name}{seed}", semcom.resolve(of), found)
+    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    names = ["fedcosr-fig5-early", "fedcosr-fig5-own-rises", "fedcosr-fig5-others-decline"]
+    assert card.loc[names, ["yes", "no"]].to_numpy().tolist() == [[2, 0], [1, 0], [2, 0]]
+    assert "partition.kind=pathological" in card.loc[names[0], "note"]  # which has not been run
+
+
+def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> None:
+    joined = {"global": {"accuracy": 0.25, "clients": [0.25]}, "head": {"accuracy": 0.75, "clients": [0.75]}}
+    for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
+        simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
+    runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
+    assert [number_of(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert number_of(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+
+
+def test_the_distance_of_predictors_by_hand() -> None:
+    with torch.device("meta"):
+        network = nn.ModuleDict({"encoder": nn.Linear(1, 1), "head": nn.Linear(2, 1)})
+    tensors = {
+        "head.weight": torch.tensor([[[1.0, 2.0]], [[4.0, 2.0]]]),
+        "head.bias": torch.tensor([[0.0], [4.0]]),
+        "encoder.weight": torch.tensor([[[9.0]], [[0.0]]]),
+        "encoder.bias": torch.zeros(2, 1),
+    }
+    assert fedcrc.distance(Population((Cohort(network, tensors, np.arange(2)),))) == pytest.approx(5)  # 3 and 4
+
+
+# Overhead ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_round_is_what_a_longer_run_adds() -> None:
+    """Rounds of 5, 7 and 9 floats: means of 7 and 6."""
+    whole, before = {"up": {"floats": 7.0}}, {"up": {"floats": 6.0}}
+    assert overhead.last_round(whole, before, 3) == {"up": {"floats": 9.0}}
+
+
+def test_formulas_by_hand() -> None:
+    """phi(phi) = 100, phi(pi) = 11, phi(Omega) = 30."""
+    sizes = overhead.Sizes(100, 11, 30)
+    said = {name: formula(sizes) for name, formula in overhead.FORMULAS.items()}
+    assert {said[name] for name in ("fedavg", "fedprox", "lg_fedavg", "fedpac", "fedala")} == {222}
+    assert (said["fedproto"], said["fedgh"], said["fedcosr"], said["fedcrl"], said["local"]) == (60, 41, 260, 260, 0)
+    assert set(METHODS.names()) - set(said) == {"fedavg_ft", "fedprox_ft", "fedbabu", "fedcrc", "repper", "fedcl"}
+
+
+def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
+    """The network of the smoke test, counted here from its layers."""
+    found = {run.variant: run for run in experiment("overhead").runs("smoke")}
+    rows = {}
+    for name in ("fedgh", "fedper"):
+        of = set_fields(semcom.resolve(found[name].config), {"out": str(tmp_path / name)})
+        overhead.train_and_count(of)
+        rows[name] = study(tmp_path / name).stored[0].summary or {}
+    head, centroids = 16 * 10 + 10, 10 * 16
+    convolutions = 32 * (1 * 25 + 1) + 64 * (32 * 25 + 1)
+    body = convolutions + 64 * 1 * 1 * 16 + 16  # 16x16: 12, 6, 2, 1 pixels a side
+    assert rows["fedper"]["traffic"]["up"]["floats"] == rows["fedper"]["traffic"]["down"]["floats"] == body
+    assert rows["fedper"]["floats_formula"] == 2 * (body + head)
+    assert rows["fedgh"]["traffic"]["down"]["floats"] == head
+    assert rows["fedgh"]["floats_formula"] == centroids + head
+    assert 0 < rows["fedgh"]["traffic"]["up"]["floats"] < centroids  # a client sends the classes that it owns
+
+
+def test_claims_with_a_formula_are_held_against_it(tmp_path: Path) -> None:
+    traffic = {way: {"floats": 150.0} for way in ("up", "down")}
+    for name, formula in (("fedgh", 300.0), ("fedcosr", 400.0)):
+        for seed in range(2):
+            simple(tmp_path / "overhead-small", config(name, seed), [0.5], traffic=traffic, floats_formula=formula)
+    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    assert card.loc["fedcosr-overhead-fedgh", "state"] == "reproduced"
+    assert card.loc["fedcosr-overhead-own", "state"] == "not reproduced"
+
+
+def test_the_table_of_overhead(tmp_path: Path) -> None:
+    import pandas as pd
+
+    row = {"variant": "fedgh", "status": "done", "floats_formula": 200.0}
+    for way, value in (("up", 60.0), ("down", 40.0)):
+        row |= {f"traffic.{way}.{cost}": value for cost in ("floats", "bits", "uses", "airtime_s", "energy_j")}
+    found = overhead.table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
+    assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
+    assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
