@@ -39,8 +39,8 @@ def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], o
     folder = run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
     found = more(result)
-    write_config(folder, result.config)
-    write_summary(folder, {**result.summary, **found, "hash": run_hash(result.config)})
+    write_config(folder, config)
+    write_summary(folder, {**result.summary, **found, "hash": run_hash(config)})
 
 
 def is_finished(config: RunConfig) -> bool:
