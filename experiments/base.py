@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import semcom
@@ -134,15 +134,26 @@ class Experiment:
     def outline(self, scale: str | None = None) -> Outline:
         """Return the number of runs of a scale (None: the first one), its axes and its cost.
 
-        Nothing is loaded: the cost follows from the sizes of the known datasets.
+        Nothing is loaded: the cost follows from the sizes of the known datasets, and not from method and seed, unless
+        the method's own preset holds. So of runs that differ in these alone one is looked at.
 
         Raises:
-            ConfigError: the experiment has no such scale, or a configuration of it is wrong.
+            ConfigError: the experiment has no such scale, or a configuration that is looked at is wrong.
         """
-        chosen = self.scale(scale)
-        costs = [samples(semcom.resolve(config)) for config in self.grid(chosen)]
+        chosen, found = self.scale(scale), dict[str, float | None]()
+        whole = self.scales[chosen]
+        seeds = next((len(axis.values) for axis in whole.axes(self.name) if axis.fields == ("seed",)), 1)
+        one = replace(whole, vary={key: values[:1] if key == "seed" else values for key, values in whole.vary.items()})
+        costs = []
+        for run in one.runs(self.compared(), self.name):
+            method = run.config.method if run.config.train.preset == "paper" else ""
+            key = repr(replace(run.config, method=method, hyper=None, seed=0))
+            if key not in found:
+                found[key] = samples(semcom.resolve(run.config))
+            costs.append(found[key])
         known = [cost for cost in costs if cost is not None]
-        return Outline(len(costs), self.axes(chosen), sum(known) if len(known) == len(costs) else None)
+        total = seeds * sum(known) if len(known) == len(costs) else None
+        return Outline(seeds * len(costs), self.axes(chosen), total)
 
 
 def each_scale(make: Callable[[str], Grid], scales: Sequence[str] = SCALES) -> dict[str, Grid]:

@@ -200,6 +200,11 @@ def _stored(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
+def committed(item: str) -> list[str]:
+    """Return the scales at which results of an experiment come with the package."""
+    return [scale for scale in experiment(item).offered() if (COMMITTED / f"{item}-{scale}.zip").is_file()]
+
+
 def command(item: str) -> str | None:
     """Return the command that makes the results of an item; None where no experiment has its name."""
     if item not in EXPERIMENTS.names():

@@ -46,9 +46,11 @@ FEATURES, CLASSES, CHANNELS = 64, 10, 3
 
 
 def overview(what: str) -> str:
-    """Return the name and the title of each entry; of methods what they share and send, too."""
+    """Return name and title of each entry; of methods what they share and send too, of experiments their sizes."""
     if what == "methods":
         return _methods()
+    if what == "experiments":
+        return _experiments()
     registry = registry_of(what)
     titles = {**{name: _title(registry, name) for name in registry.names()}, **_beside(what)}
     width = max(map(len, titles)) + 2
@@ -193,6 +195,30 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
     return _module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
 
 
+def _experiments() -> str:
+    """Return title, paper item, size of each scale and stored results of all experiments."""
+    from experiments.evidence import committed
+
+    registry, lines = registry_of("experiments"), list[str]()
+    margin = max(map(len, registry.names())) + 2
+    for name in registry.names():
+        entry = registry.get(name)
+        sizes = "; ".join(f"{scale} {_size(entry.outline(scale))}" for scale in entry.offered())
+        there = ", ".join(committed(name))
+        facts = [entry.paper, sizes, *([f"results come with semcom: {there}"] if there else [])]
+        lines += hanging(f"{name:<{margin}}", entry.title)
+        lines += [line for text in facts for line in hanging(" " * margin, text)]
+    return "\n".join([*lines, "", *hanging("", f"{COST} M is a million.")])
+
+
+def _size(outline: Any) -> str:
+    """Return the number of runs and their cost in millions of samples."""
+    cost = (
+        "not known" if outline.samples is None else f"{outline.samples / 1e6:,.{0 if outline.samples > 1e7 else 2}f} M"
+    )
+    return f"{outline.runs} run{'s' if outline.runs != 1 else ''}, cost {cost}"
+
+
 def _experiment(name: str, entry: Any) -> list[str]:
     """Return what is compared, how many runs each scale has, and what these cost."""
     facts = {
@@ -205,7 +231,10 @@ def _experiment(name: str, entry: Any) -> list[str]:
     for scale in entry.offered():
         base, outline = entry.scales[scale].base, entry.outline(scale)
         varied = "; ".join(f"{axis.name} {shown(tuple(map(_joint, axis.values)))}" for axis in outline.axes)
-        size = f"{outline.runs} runs of {base.train.rounds} rounds, {base.clients} clients, {base.data.name}"
+        fields = {name for axis in outline.axes for name in axis.fields}
+        parts = {"clients": f"{base.clients} clients", "data.name": base.data.name}
+        fixed = ", ".join(text for field, text in parts.items() if field not in fields)
+        size = f"{outline.runs} runs of {base.train.rounds} rounds" + (f", {fixed}" if fixed else "")
         cost = "not known" if outline.samples is None else f"{outline.samples:,.0f}"
         lines += hanging(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
     return [*lines, "", *hanging("", COST)]

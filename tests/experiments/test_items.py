@@ -225,3 +225,32 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
     found = overhead.table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
     assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
     assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
+
+
+# The list ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from semcom.cli.listing import overview
+
+    monkeypatch.setattr("experiments.evidence.COMMITTED", tmp_path)
+    (tmp_path / "letter-fig2b-small.zip").touch()
+    (tmp_path / "letter-fig2b-once-paper.zip").touch()
+    lines = overview("experiments").splitlines()
+    start = next(i for i, text in enumerate(lines) if text.startswith("letter-fig2b "))
+    assert [text.strip() for text in lines[start + 1 : start + 4]] == [
+        "FedCL letter, Fig. 2(b)",
+        "smoke 9 runs, cost 0.02 M; small 54 runs, cost 19 M; paper 180 runs, cost 216 M",  # 54 x 20 x 300 x 60
+        "results come with semcom: small",
+    ]
+
+
+def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
+    """Looked at once for all methods and seeds: here run by run."""
+    from experiments.cost import samples
+
+    for item in ("fedcosr-table2", "letter-fig3b", "repper-table1"):
+        found = experiment(item)
+        each = [samples(semcom.resolve(of)) for of in found.grid("small")]
+        outline = found.outline("small")
+        assert outline.runs == len(each) and outline.samples == pytest.approx(sum(map(float, filter(None, each))))
