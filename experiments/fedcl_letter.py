@@ -31,7 +31,7 @@ ROUNDS = {"smoke": 2, "small": 60, "paper": 200}
 CURVE = {"smoke": 1, "small": 4, "paper": 4}
 """Scale -> rounds between the evaluations of a learning curve."""
 WAYS = {
-    "smoke": ((2, 30), (3, 20)),
+    "smoke": ((2, 15), (3, 10)),
     "small": ((2, 150), (3, 100), (5, 60), (6, 50), (10, 30)),
     "paper": ((2, 150), (3, 100), (5, 60), (6, 50), (10, 30)),
 }
@@ -44,13 +44,16 @@ Vary = Mapping[Any, tuple[Any, ...]]
 
 def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
-    split: dict[str, Any] = {"ways": 3, "shots": 15 if scale == "smoke" else 100}
+    smoke = scale == "smoke"
+    split: dict[str, Any] = {"ways": 3, "shots": 10 if smoke else 100}
     return RunConfig(
-        data=DataConfig(name="digits" if scale == "smoke" else "cifar10"),
-        partition=PartitionConfig(options=split if scale == "paper" else {**split, "test_per_class": 100}),
+        data=DataConfig(name="digits" if smoke else "cifar10"),
+        partition=PartitionConfig(
+            options=split if scale == "paper" else {**split, "test_per_class": 10 if smoke else 100}
+        ),
         model=ModelConfig(encoder="dcgan" if scale == "paper" else "dcgan-narrow"),
         channel=ChannelConfig(snr_db=snr_db),
-        clients=clients,
+        clients=min(4, clients) if smoke else clients,
         train=TrainConfig(
             rounds=ROUNDS[scale],
             lr=1e-3,
@@ -67,7 +70,10 @@ def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
 
 
 def _fig2a(scale: str) -> Grid:
-    return Grid(base(scale, eval_every=CURVE[scale]), {"clients": (5, 20), "seed": _seeds(scale, 5)})
+    return Grid(
+        base(scale, eval_every=CURVE[scale]),
+        {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": _seeds(scale, 5)},
+    )
 
 
 FIG2A = Experiment(

@@ -6,7 +6,7 @@ One place averages runs: it takes those that differ in nothing but the seed, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
         raise ConfigError(f"axis: {missing[0]!r} is no column of the table; {wanted}")
     hidden = [name for name in configuration(frame) if name not in (lines, *fields, "seed")]
     hidden = [name for name in hidden if frame[name].nunique(dropna=False) > 1]
-    for (line, *values), cell in _tested_where(frame, fields).groupby([lines, *fields], sort=False, dropna=False):
+    for (line, *values), cell in _in_doubt(_tested_where(frame, fields), [lines, *fields], hidden):
         at = ", ".join(f"{name} {plain_text(value)}" for name, value in zip(fields, values, strict=True))
         where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
@@ -91,6 +91,21 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
+
+
+def _in_doubt(frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Yield place and runs of those places where hidden fields differ or a seed occurs twice: of most sweeps none."""
+    codes = _codes(frame, hidden)
+    where = _codes(frame, places)
+    several = bool(hidden) and bool((codes.groupby(list(where.to_numpy().T)).nunique() > 1).any(axis=None))
+    twice = "seed" in frame and bool(where.assign(seed=frame["seed"]).duplicated().any())
+    if several or twice:
+        yield from frame.groupby(list(places), sort=False, dropna=False)
+
+
+def _codes(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return columns as whole numbers, the same for the same value; empty cells are a value too."""
+    return pd.DataFrame({name: pd.factorize(frame[name], use_na_sentinel=False)[0] for name in names}, frame.index)
 
 
 def tested(frame: pd.DataFrame) -> pd.DataFrame:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RENDERED = Path("figures") / "rendered"
+PAPERS = {"letter": "fedcl-letter", **{name: name for name in ("fedcosr", "fedcrl", "fedcrc", "repper")}}
+"""What names of experiments begin with -> the paper's name."""
 
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
@@ -29,7 +31,8 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
         name: a figure of `figures.registry`.
         results: folder of a sweep (None: results/<experiment>-<scale> with the largest scale that is there, or the last
             one declared of scales with names of their own). A figure that measures its own numbers takes none.
-        out: folder of the files (None: figures/rendered/<scale>, or figures/rendered for one that measures itself).
+        out: folder of the files (None: figures/rendered/<scale>, or figures/rendered/<paper>/<scale> of a paper's item,
+            or figures/rendered for one that measures itself).
 
     Returns:
         <name>.pdf, <name>.png (300 dpi), <name>.csv (the plotted numbers), <name>.md (table, caption, command).
@@ -49,7 +52,7 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
         return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or RENDERED)
     folder = Path(results) if results is not None else _largest_scale(chosen.experiment)
     record = _record(chosen, folder)
-    return _draw(study(folder), chosen, record, out or RENDERED / str(record["scale"]))
+    return _draw(study(folder), chosen, record, out or _usual(chosen.experiment, str(record["scale"])))
 
 
 def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path | str | None = None) -> list[Path]:
@@ -113,6 +116,11 @@ def _spelled(folder: str, wanted: Plot) -> str:
         elif value != usual[name]:
             words += [f"--{name}", str(value)]
     return shlex.join(words)
+
+
+def _usual(experiment: str, scale: str) -> Path:
+    """Return the folder of an experiment's figures where none is asked for."""
+    return RENDERED / PAPERS.get(experiment.partition("-")[0], "") / scale
 
 
 def _largest_scale(name: str) -> Path:

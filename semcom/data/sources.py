@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import io
 import os
@@ -30,6 +31,13 @@ def digits(root: str | None = None) -> Dataset:
     run. They come with scikit-learn: nothing is downloaded, and no folder is looked into.
     """
     del root
+    images, labels, train = _enlarged()
+    return Dataset("digits", images.copy(), labels.copy(), train, DIGITS)
+
+
+@functools.cache  # small runs, one after another in a process, would spend a good part of their time on it
+def _enlarged() -> tuple[np.ndarray, np.ndarray, int]:
+    """Return images `[1797, 1, 32, 32]`, training images first, their labels, and how many are for training."""
     import torch
 
     values = _digits()
@@ -41,7 +49,7 @@ def digits(root: str | None = None) -> Dataset:
     test = np.sort(np.concatenate([m[: round(len(m) / 5)] for m in members]))
     train = np.setdiff1d(order, test)
     order = np.concatenate([train, test])
-    return Dataset("digits", large[order], labels[order], len(train), DIGITS)
+    return large[order], labels[order], len(train)
 
 
 def _digits() -> np.ndarray:

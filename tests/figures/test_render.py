@@ -139,8 +139,8 @@ def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeyp
         stored(scale=scale).rename(tmp_path / f"moved-{scale}")
         (tmp_path / "results").mkdir(exist_ok=True)
         (tmp_path / f"moved-{scale}").rename(tmp_path / "results" / f"letter-fig2b-{scale}")
-    assert render("letter-fig2b")[0] == Path("figures/rendered/small/letter-fig2b.pdf")
-    assert Path("figures/rendered/small/letter-fig2b.png").is_file()
+    assert render("letter-fig2b")[0] == Path("figures/rendered/fedcl-letter/small/letter-fig2b.pdf")
+    assert Path("figures/rendered/fedcl-letter/small/letter-fig2b.png").is_file()
 
 
 def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
 
 def test_unknown_figure_lists_the_known() -> None:
     known = ", ".join(FIGURES.names())
-    assert known.startswith("arms-small, convergence-bound, demo, letter-fig2b")
+    assert known.startswith("arms-small, convergence-bound, demo, fedcosr-fig4")
     with pytest.raises(ConfigError, match=f"^figure: 'fig9' is unknown: known are {known}$"):
         render("fig9")
 
@@ -209,7 +209,7 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
     folder = stored(scale="mine")
     (tmp_path / "results").mkdir()
     folder.rename(tmp_path / "results" / "letter-fig2b-mine")
-    assert render("letter-fig2b")[0] == Path("figures/rendered/mine/letter-fig2b.pdf")
+    assert render("letter-fig2b")[0] == Path("figures/rendered/fedcl-letter/mine/letter-fig2b.pdf")
 
 
 def test_lines_differ_in_greyscale_marker_and_style() -> None:
