@@ -46,6 +46,7 @@ def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
     parts = METHODS.get(method)(made(team, method).config.hyper).averages
     mixed = "test-conv" if "encoder." in parts else "test-conv,test-conv-wide"
     setting: dict[str, Any] = {
+        "sizes": (3, 2, 1, 4, 2),
         "encoder": mixed,
         "channel": {"kind": "rayleigh", "snr_db": "0:18"},
         "train": {"participation": 0.6, "local_epochs": 2},
