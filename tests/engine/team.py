@@ -41,7 +41,7 @@ def made(team: Team, method: str, **overrides: Any) -> World:
     return world
 
 
-def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
+def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
     """Some rounds of a method with part of the clients over Rayleigh fading, and what they are tested to know."""
     parts = METHODS.get(method)(made(team, method).config.hyper).averages
     mixed = "test-conv" if "encoder." in parts else "test-conv,test-conv-wide"
