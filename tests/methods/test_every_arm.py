@@ -165,7 +165,7 @@ def _reorder(table: Any, order: list[int]) -> Any:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_no_two_fields_share_storage(arm: str) -> None:
-    states = rounds(world(arm), n=2)
+    states = rounds(world(arm, sizes=FEW), n=2)
     for state in states:
         held = [storages(ts) for ts in fields(state).values()]
         assert sum(map(len, held)) == len(set.union(*held))
@@ -180,7 +180,7 @@ def moves(arm: str, name: str) -> bool:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     state = rounds(w, method)[-1]
     before = flat(state).clone()
@@ -214,12 +214,12 @@ def test_partial_participation_moves_only_participants(arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     half = rounds(w, method)[-1]
     w.session.tally.begin(2)
     straight = method.round(half, w)
-    again = world(arm)
+    again = world(arm, sizes=FEW)
     template = method.setup(again)
     again.session.tally.begin(2)
     resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
@@ -228,7 +228,7 @@ def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_views_come_after_the_server_step(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     state = rounds(w, method)[-1]
     first = next(iter(method.views(state, w).values()), None)
