@@ -22,10 +22,12 @@ $(INSTALLED):
 demo: install
 	$(BIN)/semcom sweep demo --scale smoke --jobs 2
 
+# Compiled once, for all processes that tests start: they write nothing themselves with PYTHONDONTWRITEBYTECODE.
 test: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m compileall -q semcom channels experiments figures tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 clean:

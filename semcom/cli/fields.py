@@ -95,8 +95,9 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden:
     entries = [
         (n, hint, dataclasses.field(default_factory=functools.partial(copy.copy, value))) for n, hint, value in made
     ]
-    text = inspect.cleandoc(cls.__doc__ or "")
-    return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace={"__doc__": text})()
+    # Without a file of its own, as a built-in has none: tyro would search whole modules for the source of each class.
+    own = {"__doc__": inspect.cleandoc(cls.__doc__ or ""), "__module__": "builtins"}
+    return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace=own)()
 
 
 def rebuilt(part: Any, parsed: Any) -> Any:

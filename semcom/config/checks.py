@@ -97,6 +97,7 @@ def _get(config: RunConfig, name: str) -> Any:
 
 DIGITS = 4000
 """Digits of a number that is not counted with any more; Python does not write those of more than 4,300."""
+_UNCOUNTED = 10**DIGITS
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, as Python reads bytes of a path that are not UTF-8."""
 
@@ -145,7 +146,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return hint is bool
     if isinstance(value, str):
         return hint is str and "\0" not in value and not _SURROGATE.search(value)
-    if isinstance(value, int) and abs(value) >= 10**DIGITS:
+    if isinstance(value, int) and abs(value) >= _UNCOUNTED:
         return False
     kind = (int, float) if hint is float else origin or hint
     return not isinstance(kind, type | tuple) or isinstance(value, kind)

@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import joblib
 import psutil
 import pytest
 import torch
@@ -167,7 +170,37 @@ def passive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.usefixtures("passive")
+class Here:
+    """Stands for the process of a worker: this one, in which the workers take turns."""
+
+    def __init__(self, *_: object) -> None:
+        self.next_round: Callable[[], None] | None = None
+
+    def submit(self, what: Callable[..., Any], *values: object) -> Future[Any]:
+        answer: Future[Any] = Future()
+        rounds._next_round = self.next_round  # type: ignore[assignment]
+        answer.set_result(what(*values))
+        self.next_round = rounds._next_round
+        return answer
+
+    def shutdown(self) -> None:
+        pass
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process is started, which takes seconds for each row; what processes do is tested above and below."""
+    monkeypatch.setattr(rounds, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(rounds, "_end_with_the_parent", lambda: None)
+    monkeypatch.setattr(rounds, "_next_round", None, raising=False)
+    threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGINT)
+    with joblib.parallel_config("threading"):
+        yield
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.mark.usefixtures("here")
 def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bench.json"
     words = f"bench engine --quick --cases b --variants plain,loop --growth 2 --repeats 1 --json {file}"

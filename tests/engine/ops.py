@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -27,14 +28,15 @@ class Ops:
         """Ends; from here on the attributes are there."""
         self._profile.__exit__(*error)
         self.names: list[str] = []
-        self.bytes, inside = 0, 0  # the time at which a fused optimiser ends
+        inside = 0  # the time at which a fused optimiser ends
         # The events as they were recorded: the profiler's own view of them takes a hundred times as long to build.
-        for event in sorted(self._profile.kineto_results.events(), key=lambda e: (e.start_ns(), -e.duration_ns())):
-            if event.name() == "[memory]":
-                self.bytes += max(0, event.nbytes())
-            elif event.name().startswith("aten::") and event.start_ns() >= inside:
-                self.names.append(event.name())
-                inside = event.start_ns() + event.duration_ns() if event.name().startswith("aten::_fused_") else inside
+        events = [(event.name(), event) for event in self._profile.kineto_results.events()]
+        self.bytes = sum(max(0, event.nbytes()) for name, event in events if name == "[memory]")
+        spans = [(e.start_ns(), -e.duration_ns(), name) for name, e in events if name.startswith("aten::")]
+        for start, left, name in sorted(spans, key=itemgetter(0, 1)):
+            if start >= inside:
+                self.names.append(name)
+                inside = start - left if name.startswith("aten::_fused_") else inside
 
 
 class Words(TorchFunctionMode):

@@ -41,11 +41,12 @@ def made(team: Team, method: str, **overrides: Any) -> World:
     return world
 
 
-def arm(team: Team, method: str, rounds: int = 3, **overrides: Any) -> Found:
+def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
     """Some rounds of a method with part of the clients over Rayleigh fading, and what they are tested to know."""
     parts = METHODS.get(method)(made(team, method).config.hyper).averages
     mixed = "test-conv" if "encoder." in parts else "test-conv,test-conv-wide"
     setting: dict[str, Any] = {
+        "sizes": (3, 2, 1, 4, 2),
         "encoder": mixed,
         "channel": {"kind": "rayleigh", "snr_db": "0:18"},
         "train": {"participation": 0.6, "local_epochs": 2},

@@ -6,6 +6,7 @@ import dataclasses
 import operator
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from tests.methods.arms import ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+
+FEW = (3, 2, 1)
+"""Samples of three unequal clients: two batches, the last one of a sample, a full one, and one of a sample alone."""
 
 COMPOSED = {"fedcosr", "fedcrl", "perfedavg"}
 """Arms whose headline is made of fields of their State."""
@@ -117,9 +121,15 @@ def test_the_table_of_hyperparameters_is_complete(arm: str) -> None:
 @pytest.mark.parametrize(("arm", "name", "value", "also"), cases())
 def test_every_hyperparameter_changes_the_weights(arm: str, name: str, value: Any, also: dict[str, Any]) -> None:
     """Those of what is evaluated at the end, after a last stage if there is one."""
-    a, b = (evaluated(arm, hyper={**also, **h}) for h in ({}, {name: value}))
+    a, b = usual(arm, *also.items()), evaluated(arm, hyper={**also, name: value}, sizes=FEW)
     pairs = (pair for p, q in zip(a, b, strict=True) for pair in zip(p.tensors(), q.tensors(), strict=True))
     assert any(not torch.equal(x, y) for x, y in pairs)
+
+
+@cache
+def usual(arm: str, *also: tuple[str, Any]) -> list[Population]:
+    """The models that several cases are compared with."""
+    return evaluated(arm, hyper=dict(also), sizes=FEW)
 
 
 def evaluated(arm: str, n: int = 3, **overrides: Any) -> list[Population]:
@@ -155,7 +165,7 @@ def _reorder(table: Any, order: list[int]) -> Any:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_no_two_fields_share_storage(arm: str) -> None:
-    states = rounds(world(arm), n=2)
+    states = rounds(world(arm, sizes=FEW), n=2)
     for state in states:
         held = [storages(ts) for ts in fields(state).values()]
         assert sum(map(len, held)) == len(set.union(*held))
@@ -170,7 +180,7 @@ def moves(arm: str, name: str) -> bool:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     state = rounds(w, method)[-1]
     before = flat(state).clone()
@@ -184,7 +194,7 @@ def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
 def test_chunks_agree(arm: str, kind: str) -> None:
     """BatchNorm, unequal clients, last batches of one, noise both ways; 1e-8 for the SCG, whose Adam divides rounding
     by gradients near zero."""
-    one, two, three = (flat(play(arm, chunk=k, channel={"kind": kind}, sizes=(7, 5, 3))) for k in (1, 2, 3))
+    one, two, three = (flat(play(arm, chunk=k, channel={"kind": kind}, sizes=FEW)) for k in (1, 2, 3))
     atol = 1e-8 if arm == "fedcl" else 1e-10
     torch.testing.assert_close(one, two, rtol=0, atol=atol)
     torch.testing.assert_close(one, three, rtol=0, atol=atol)
@@ -204,12 +214,12 @@ def test_partial_participation_moves_only_participants(arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     half = rounds(w, method)[-1]
     w.session.tally.begin(2)
     straight = method.round(half, w)
-    again = world(arm)
+    again = world(arm, sizes=FEW)
     template = method.setup(again)
     again.session.tally.begin(2)
     resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
@@ -218,7 +228,7 @@ def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_views_come_after_the_server_step(arm: str) -> None:
-    w = world(arm)
+    w = world(arm, sizes=FEW)
     method = METHODS.get(arm)(w.config.hyper)
     state = rounds(w, method)[-1]
     first = next(iter(method.views(state, w).values()), None)
@@ -307,7 +317,7 @@ def test_an_accelerator_is_never_waited_for_inside_a_local_epoch(
     arm: str, chunk: int, steps: list[tuple[Ops, Words]]
 ) -> None:
     """Unequal clients, padding, both links, several epochs; a server network too."""
-    play(arm, n=2, chunk=chunk, sizes=(7, 5, 3), channel={"kind": "rayleigh"}, train={"local_epochs": 2})
+    play(arm, n=2, chunk=chunk, sizes=FEW, channel={"kind": "rayleigh"}, train={"local_epochs": 2})
     assert len(steps) >= 2 * (3 if chunk == 1 else 1) and waits(steps) == set()
 
 
@@ -353,7 +363,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
     """Memory or a file: the same bits after three rounds with a part of the clients, and in the tests."""
     found = []
     for store in ("device", "host", "disk"):
-        w = world(arm, sizes=(7, 5, 3, 6), store=store, out=str(tmp_path), train={"participation": 0.5})
+        w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), train={"participation": 0.5})
         method = METHODS.get(arm)(w.config.hyper)
         states = rounds(w, method, n=3)
         counts = confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
@@ -365,14 +375,16 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_round_costs_what_its_clients_cost(arm: str) -> None:
-    """The same operations, and memory, for 4 clients of 40 and of 4,000; but for a number per client or two."""
+    """The same operations, and memory, for 2 clients of 40 and of 4,000; but for a number per client or two."""
     spent = []
     for clients in (40, 4000):
         images = random_federation((3,) * 20)
+        one_of_each = torch.arange(len(images.labels)) % 3
         some = [images.train[k % 20] for k in range(clients)]
         table = dataclasses.replace(ragged([3] * clients), flat=torch.cat(some))
-        data = dataclasses.replace(images, train=table, test=table, owned=images.owned[np.arange(clients) % 20])
-        setting = {"hyper": PREDICTABLE.get(arm, {}), "train": {"participation": 4 / clients}}
+        owned = np.ones((clients, 3), dtype=bool)
+        data = dataclasses.replace(images, labels=one_of_each, train=table, test=table, owned=owned)
+        setting = {"hyper": PREDICTABLE.get(arm, {}), "train": {"participation": 2 / clients}}
         w = world(arm, data=data, precision="float32", **setting)
         method = METHODS.get(arm)(w.config.hyper)
         state = rounds(w, method, n=1)[-1]

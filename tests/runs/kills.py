@@ -33,9 +33,9 @@ Event = Callable[[str], None]
 
 def request(folder: Path, store: str) -> RunConfig:
     """Five short rounds with fading, draws of clients, tests in each, and checkpoints after rounds 2, 4 and 5."""
-    train = {"rounds": 5, "participation": 0.75, "checkpoint_every": 2}
-    channel = {"kind": "rayleigh", "snr_db": "0:18"}
-    return worlds.request("fedcl", out=str(folder), channel=channel, train=train, store=store)
+    train = {"rounds": 5, "participation": 2 / 3, "checkpoint_every": 2}
+    options = {"channel": {"kind": "rayleigh", "snr_db": "0:18"}, "partition": {"shots": 3, "shots_spread": 1}}
+    return worlds.request("fedcl", out=str(folder), clients=3, train=train, store=store, **options)
 
 
 def attempt(config: RunConfig, prepare: Callable[[], object] = lambda: None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from semcom import run
 from semcom.config import ChannelConfig, FinishConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.methods.registry import METHODS
-from tests.worlds import divided, linked
+from tests.worlds import divided, linked, used
 
 BASE = RunConfig(
     partition=divided(kind="shots", ways=2, shots=4, shots_spread=2, test_per_class=4),
@@ -26,9 +26,15 @@ BASE = RunConfig(
 @pytest.mark.parametrize("method", METHODS.names())
 def test_it_trains_and_tests_in_any_chunks(method: str) -> None:
     """Clients with different numbers of samples, so with padding: the same losses and answers to the last digits."""
-    channel = dataclasses.replace(BASE.channel, downlink_snr_db=12.0 if METHODS.get(method).split else None)
-    finish = FinishConfig(epochs=None if METHODS.get(method).finishing is None else 2)
-    base = dataclasses.replace(BASE, method=method, channel=channel, finish=finish)
+    gradients = {"downlink_snr_db": 12.0} if METHODS.get(method).split else {}
+    base = dataclasses.replace(
+        BASE,
+        method=method,
+        channel=dataclasses.replace(BASE.channel, options={**BASE.channel.options, "code_rate": 0.75}, **gradients),
+        train=dataclasses.replace(BASE.train, **used(method, {"eval_every": 2})),
+        finish=FinishConfig(epochs=None if METHODS.get(method).finishing is None else 2),
+        hyper={"inner_steps": 2} if method == "pfedme" else {},
+    )
     one, all_ = (run(dataclasses.replace(base, chunk=chunk)) for chunk in (1, 2))
     for row, same in zip(one.metrics, all_.metrics, strict=True):
         assert row["loss"] == pytest.approx(same["loss"], rel=1e-9)

@@ -318,6 +318,9 @@ def test_the_flag_is_short(capsys: pytest.CaptureFixture[str]) -> None:
 
 # -- kills -----------------------------------------------------------------------------------------------------------
 
+PLACES = ("finish", "welcome")
+"""Where a run kills itself."""
+
 
 def request(folder: Path | None, **options: Any) -> RunConfig:
     """A run with a last stage and new clients."""
@@ -326,6 +329,15 @@ def request(folder: Path | None, **options: Any) -> RunConfig:
     train = {"rounds": 3, "participation": 0.75, **({} if out is None else {"checkpoint_every": 2})}
     usual = {"clients": 4, "new_clients": 2, "new_steps": 3, "chunk": 1, "finish": {"kind": "mlp", "epochs": 3}}
     return worlds.request("test-tuned", out=out, train=train, **{**usual, **options})
+
+
+def deaths(folder: str) -> None:
+    """A run per place in which it kills itself, each in a fork of this process, in which everything is imported."""
+    for where in PLACES:
+        if not (pid := os.fork()):
+            die(f"{folder}/{where}", where)
+            os._exit(0)
+        print(where, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
 def die(folder: str, where: str) -> None:
@@ -344,22 +356,25 @@ def die(folder: str, where: str) -> None:
     run(request(Path(folder)))
 
 
-@pytest.mark.parametrize("where", ["finish", "welcome"])
-def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(where: str, tmp_path: Path) -> None:
-    words = f"from tests.runs import test_finish; test_finish.die({str(tmp_path / 'out')!r}, {where!r})"
-    done = subprocess.run([sys.executable, "-c", words], cwd=Path(__file__).parents[2], capture_output=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    config = request(tmp_path / "out")
-    assert stored(config)["progress"]["round"] == 3 and not (tmp_path / "out" / SUMMARY).exists()
-    before = lines(tmp_path / "out")
-    seen: list[Any] = []
-    again, whole = run(config, on_round=seen.append), run(request(tmp_path / "whole"))
-    assert not seen and lines(tmp_path / "out") == before and again.metrics == before
-    assert (
-        timeless(again.summary) == timeless(whole.summary) and len(again.summary["new_clients"]["head"]["clients"]) == 2
-    )
-    assert same(stored(config)["state"], stored(whole.config)["state"])
-    assert all(torch.equal(a, b) for a, b in zip(weights(again), weights(whole), strict=True))
+def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(tmp_path: Path) -> None:
+    words = f"from tests.runs import test_finish; test_finish.deaths({str(tmp_path)!r})"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # a fork would lose the other threads
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", words], cwd=root, env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [f"{where} {-signal.SIGKILL}" for where in PLACES], done.stderr
+    whole = run(request(tmp_path / "whole"))
+    for where in PLACES:
+        out = tmp_path / where
+        config = request(out)
+        assert stored(config)["progress"]["round"] == 3 and not (out / SUMMARY).exists()
+        before = lines(out)
+        seen: list[Any] = []
+        again = run(config, on_round=seen.append)
+        assert not seen and lines(out) == before and again.metrics == before
+        assert timeless(again.summary) == timeless(whole.summary)
+        assert len(again.summary["new_clients"]["head"]["clients"]) == 2
+        assert same(stored(config)["state"], stored(whole.config)["state"])
+        assert all(torch.equal(a, b) for a, b in zip(weights(again), weights(whole), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["mlp", "lr"])

@@ -400,20 +400,22 @@ def test_a_child_ends_with_its_parent_however_early() -> None:
 
 LINE = "train fedavg --clients 4 --partition.shots 2 --train.rounds 5 --processes 2 --device cpu --out"
 TWO = [sys.executable, "-m", "semcom", *LINE.split()]
+ALONE = LINE.replace("--processes 2", "--processes 1").split()
+"""The same run without a second process: its results are the same."""
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
-def on_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The summary of a run on two processes that nobody stops."""
-    folder = tmp_path_factory.mktemp("two")
-    assert cli.main([*LINE.split(), str(folder)]) == 0
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The summary of a run that nobody stops: what two processes do is compared elsewhere."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert cli.main([*ALONE, str(folder)]) == 0
     return timeless(read_summary(folder))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hit", ["SIGTERM", "SIGKILL", "worker"])
-def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: dict[str, Any]) -> None:
+def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, whole: dict[str, Any]) -> None:
     """It ends, its worker with it; what was trained is kept if it could be; it ends as if nothing had happened."""
     process = subprocess.Popen([*TWO, str(tmp_path)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert process.stderr is not None
@@ -430,5 +432,5 @@ def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, on_two: di
         lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"
         told = "stopped by SIGTERM" if hit == "SIGTERM" else lost
         assert rest[-1] == f"semcom: {told}; last good state: round {len(lines)}, in {tmp_path / CHECKPOINT}"
-    assert cli.main([*LINE.split(), str(tmp_path)]) == 0
-    assert timeless(read_summary(tmp_path)) == on_two
+    assert cli.main([*ALONE, str(tmp_path)]) == 0, "one process takes up what two have begun"
+    assert timeless(read_summary(tmp_path)) == whole
