@@ -48,7 +48,10 @@ FIELDS = {
     "partition.ways": ("ways", ""),
     "partition.shots": ("shots", ""),
     "partition.beta": ("Dirichlet beta", ""),
+    "partition.fraction": ("part of the images", ""),
     "model.features": ("features", ""),
+    "finish.epochs": ("epochs after the rounds", ""),
+    "hyper.tau": ("tau", ""),
     "train.rounds": ("rounds", ""),
     "train.local_epochs": ("local epochs", ""),
     "train.batch_size": ("batch size", ""),
@@ -75,9 +78,10 @@ METRICS = {
     "validation": "validation accuracy",
     "jain": "Jain's index",
     "best_round": "best round",
+    "predictor_distance": "distance of the heads",
 }
 """Number of a view -> its name; `at.10` is the accuracy at a test SNR of 10 dB, any other is shown by its own name."""
-PLAIN = ("jain", "best_round")
+PLAIN = ("jain", "best_round", "predictor_distance")
 """Those that are no share of 1, and are not shown in percent."""
 
 
