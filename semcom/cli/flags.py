@@ -356,6 +356,10 @@ def _near(flag: str, known: Sequence[str]) -> str | None:
     word at either side of an end. A section alone stands for the flag that names its kind.
     """
     section, dot, last = flag.rpartition(".")
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    meant = difflib.get_close_matches(section, sections - {section}, n=1, cutoff=0.7)
+    if meant and f"{meant[0]}.{last}" in known:  # the section is misspelled, and the rest is right
+        return f"{meant[0]}.{last}"
     ends: dict[str, str] = {}
     for name in known:
         if section == "finish" or not name.startswith("finish."):  # `--epochs` is about training

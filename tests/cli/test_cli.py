@@ -200,6 +200,7 @@ BAD: list[tuple[str, str]] = [
     ("TRAIN --model.head svm", "model.head: 'svm' is unknown"),
     ("TRAIN --chanel.snr-db 9", "--chanel.snr-db: no such flag; did you mean --channel.snr-db?"),
     ("TRAIN --channel.snr_bd 9", "did you mean --channel.snr-db?"),
+    ("TRAIN --chanel.kind awgn", "did you mean --channel.kind?"),
     ("TRAIN --method.mu 1", "method.mu: not for fedavg, which takes no options"),
     ("TRAIN --zzz", "--zzz: no such flag; --help shows them all"),
     ("TRAIN again", "'again' is not expected here"),
