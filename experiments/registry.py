@@ -42,6 +42,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-fig3a": "experiments.fedcl_letter:FIG3A",
         "letter-fig3b": "experiments.fedcl_letter:FIG3B",
         "letter-fig4": "experiments.fedcl_letter:FIG4",
+        "letter-lead": "experiments.letter_lead:LETTER_LEAD",
         "letter-search": "experiments.letter_search:LETTER_SEARCH",
         "letter-search-lambda": "experiments.letter_search:LETTER_SEARCH_LAMBDA",
         "overhead": "experiments.overhead:OVERHEAD",

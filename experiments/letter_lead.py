@@ -1,0 +1,191 @@
+"""What FedCL's lead is made of: one factor at a time from the base of the letter's figures (docs/protocol.md).
+
+Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
+over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
+base, paired by seed. Factors that FedCL alone has are held against the base's runs of the other arms, factors that
+FedCL has not against the base's runs of FedCL; FedAvg is left out where it cannot run (encoders that differ).
+FedProto's other view, the nearest prototype, is a level without runs of its own.
+
+    semcom sweep letter-lead --scale small
+    python -m experiments.letter_lead results/letter-lead-small
+
+prints a row for each level and rival.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from experiments.base import Experiment, Grid, Variant, each_scale
+from experiments.fedcl_letter import MIXED, base
+from experiments.fields import set_fields
+from experiments.results import read_table
+from experiments.statistics import t_interval
+from experiments.table import markdown
+
+ARMS = ("fedcl", "fedproto", "fedavg")
+"""The methods that the letter compares."""
+RIVALS = ARMS[1:]
+STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
+"""Rival -> the letter's leads, with 20 clients and at 9 dB, as points."""
+ROUNDS = {"small": 30, "paper": 200}
+BASE = "base"
+PROTOTYPE = "nearest prototype"
+"""The level that is another view of FedProto's runs in the base."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a factor.
+
+    Attributes:
+        factor: what it is a level of.
+        name: its own name.
+        set: dotted field -> value under it.
+        arms: the methods that are run under it; what it does not change keeps its runs in the base.
+        never: methods that cannot be run under it.
+    """
+
+    factor: str
+    name: str
+    set: Mapping[str, Any]
+    arms: Sequence[str] = ARMS
+    never: Sequence[str] = ()
+
+    @property
+    def title(self) -> str:
+        """Its name and that of its factor."""
+        return f"{self.factor}: {self.name}"
+
+
+def _passes(rounds: int) -> tuple[Level, Level]:
+    """Return both levels of five local epochs, for runs of so many rounds."""
+    few = {"train.local_epochs": 5, "train.rounds": max(2, rounds // 5)}
+    return (
+        Level("5 local epochs", "as many passes", few),
+        Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
+    )
+
+
+def levels(scale: str) -> tuple[Level, ...]:
+    """Return the levels of all factors, those of docs/protocol.md."""
+    start = base(scale)
+    lam = 16 * float((start.hyper or {}).get("lam", 1 / 64)) if isinstance(start.hyper, Mapping) else 1 / 4
+    own, others = ("fedcl",), RIVALS
+    return (
+        Level("exchange", "over the air", {"air.parameters": "analog"}, others),
+        Level("training of the others", "no channel", {"train.through_link": False}, others),
+        Level("power", "free", {"channel.power": "free"}),
+        Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
+        Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
+        *_passes(ROUNDS[scale]),
+        Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
+        Level("clients", "5", {"clients": 5}),
+        Level("clients", "50", {"clients": 50}),
+        Level("classes at 300 images", "2", {"partition.ways": 2, "partition.shots": 150}),
+        Level("classes at 300 images", "5", {"partition.ways": 5, "partition.shots": 60}),
+        Level("images per class", "20", {"partition.shots": 20}),
+        Level("features", "16", {"model.features": 16}),
+        Level("head", "mlp", {"model.head": "mlp"}),
+        Level("lambda", "0", {"hyper.lam": 0.0}, own),
+        Level("lambda", "16 times", {"hyper.lam": lam}, own),
+        Level("loss of the SCG", "InfoNCE", {"hyper.scg_loss": "infonce"}, own),
+        Level("optimiser of the SCG", "the other one", {"hyper.scg_optimizer": _other(start)}, own),
+        Level("centroids", "plain mean", {"hyper.centroids": "mean"}, own),
+        Level("centroids", "none", {"hyper.centroids": "none"}, own),
+        Level("decoder", "not averaged", {"hyper.average_decoder": False}, own),
+        Level("encoders", "four in turn", {"model.encoder": MIXED}, ARMS[:2], ("fedavg",)),
+        Level("channel", "Rayleigh with MMSE", {"channel.kind": "rayleigh"}),
+        Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
+        Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
+        Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
+    )
+
+
+def _other(start: Any) -> str:
+    """Return the optimiser that the clients do not have."""
+    return "sgd" if start.train.optimizer == "adam" else "adam"
+
+
+def _grid(scale: str) -> Grid:
+    start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
+    return Grid(start, {"seed": (0, 1, 2) if scale == "small" else tuple(range(5))}, own=_own(scale))
+
+
+def _own(scale: str) -> dict[str, dict[str, Any]]:
+    """Return variant -> its settings at a scale; the names are the same at all scales."""
+    return {f"{arm} | {level.title}": dict(level.set) for level in levels(scale) for arm in level.arms}
+
+
+LETTER_LEAD = Experiment(
+    name="letter-lead",
+    title="FedCL, FedProto and FedAvg with one factor changed at a time",
+    paper="none (what the FedCL letter's lead could follow from)",
+    variants=tuple(
+        [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
+        + [Variant(f"{arm} | {level.title}", arm) for level in levels("small") for arm in level.arms]
+    ),
+    scales=each_scale(_grid, ("small", "paper")),
+    axis="seed",
+)
+"""The screening of docs/protocol.md."""
+
+
+def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
+    """Return lead and effect of each level on the lead over each rival, in points.
+
+    Args:
+        frame: the table of the sweep.
+        scale: of it.
+
+    Returns:
+        Columns: factor, level, rival, lead, lead_low, lead_high, effect, low, high (95 % intervals, Student's t over
+        the seeds' differences; NaN where there is none), seeds. The base comes first, without an effect.
+    """
+    runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
+    accuracy = 100 * runs["accuracy"].astype(float)
+    of_base = {arm: _seeds(accuracy, f"{arm} | {BASE}") for arm in ARMS}
+    rows = [_row(BASE, "", rival, of_base["fedcl"] - of_base[rival], None) for rival in RIVALS]
+    for level in levels(scale):
+        here = {arm: _seeds(accuracy, f"{arm} | {level.title}") if arm in level.arms else of_base[arm] for arm in ARMS}
+        rows += [
+            _row(level.factor, level.name, rival, here["fedcl"] - here[rival], of_base["fedcl"] - of_base[rival])
+            for rival in RIVALS
+            if rival not in level.never
+        ]
+    other = "views.prototype.accuracy"
+    if other in runs:
+        prototype = _seeds(100 * runs[other].astype(float), f"fedproto | {BASE}")
+        lead = of_base["fedcl"] - of_base["fedproto"]
+        rows.append(_row("view of FedProto", PROTOTYPE, "fedproto", of_base["fedcl"] - prototype, lead))
+    return pd.DataFrame(rows)
+
+
+def _seeds(values: pd.Series, variant: str) -> pd.Series:
+    """Return a variant's values by seed; none where it has no runs."""
+    known = variant in values.index.get_level_values("variant")
+    return values.xs(variant, level="variant") if known else pd.Series(dtype=float)
+
+
+def _row(factor: str, level: str, rival: str, lead: pd.Series, start: pd.Series | None) -> dict[str, Any]:
+    """Return a row of `effects` from the leads by seed, under a level and in the base."""
+    lead = lead.dropna()
+    moved = pd.Series(dtype=float) if start is None else (lead - start).dropna()
+    whole, change = (t_interval(v.to_numpy()) if len(v) else None for v in (lead, moved))
+    ends = {
+        f"lead{end}": getattr(whole, name, np.nan) for end, name in (("", "mean"), ("_low", "low"), ("_high", "high"))
+    }
+    own = {end: getattr(change, name, np.nan) for end, name in (("effect", "mean"), ("low", "low"), ("high", "high"))}
+    return {"factor": factor, "level": level, "rival": rival, **ends, **own, "seeds": len(lead)}
+
+
+if __name__ == "__main__":
+    found = effects(read_table(Path(sys.argv[1])))
+    print(markdown(found.map(lambda v: f"{v:.1f}" if isinstance(v, float) else str(v))))

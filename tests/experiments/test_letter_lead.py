@@ -1,0 +1,84 @@
+"""The factors behind FedCL's lead: what is run, and effects by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import semcom
+from experiments import letter_lead as lead
+from experiments.letter_lead import BASE, LETTER_LEAD, effects, levels
+
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+
+
+@pytest.fixture(autouse=True)
+def quick_resolve() -> None:
+    """Configurations are resolved in earnest here, in the place of the stand-in of conftest.py."""
+
+
+def test_every_level_changes_the_base_and_can_be_run() -> None:
+    runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 0}
+    assert len(runs) == 3 + sum(len(level.arms) for level in levels("small"))
+    for level in levels("small"):
+        for arm in level.arms:
+            start, changed = runs[f"{arm} | {BASE}"], runs[f"{arm} | {level.title}"]
+            assert changed.method == start.method == arm
+            optimiser = level.set.get("train.optimizer"), level.set.get("train.batch_size")
+            if optimiser != (start.train.optimizer, start.train.batch_size):  # the level that is the base itself
+                assert changed != start, level.title
+    for variant, of in runs.items():
+        assert of.train.rounds == (6 if "as many passes" in variant else 30) and of.data.name == "cifar10"
+        assert of.channel.snr_db == (6 if "6 dB" in variant else 12 if "12 dB" in variant else 9)
+
+
+def test_the_factors_are_those_of_the_protocol() -> None:
+    """Each row of the table has a level here, and the other way round."""
+    part = PROTOCOL.read_text("utf-8").partition("| factor | base | levels |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")][1:]
+    factors = list(dict.fromkeys(level.factor for level in levels("small")))
+    assert len(rows) == len(factors) + 2  # five epochs are two rows there, the other view has no runs
+
+
+def frame(values: dict[str, list[float]], **more: object) -> pd.DataFrame:
+    rows = [
+        {"variant": variant, "seed": seed, "status": "done", "accuracy": accuracy, **more}
+        for variant, each in values.items()
+        for seed, accuracy in enumerate(each)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_effects_by_hand() -> None:
+    """In the base FedCL leads by 2, 2 and 5 points over FedProto; with free power by 5, 6 and 7: effects of 3, 4, 2."""
+    found = effects(
+        frame(
+            {
+                f"fedcl | {BASE}": [0.60, 0.62, 0.65],
+                f"fedproto | {BASE}": [0.58, 0.60, 0.60],
+                f"fedavg | {BASE}": [0.40, 0.42, 0.44],
+                "fedcl | power: free": [0.55, 0.56, 0.57],
+                "fedproto | power: free": [0.50, 0.50, 0.50],
+                "fedcl | lambda: 0": [0.58, 0.62, 0.60],
+                "fedproto | exchange: over the air": [0.57, 0.59, 0.58],
+            },
+            **{"views.prototype.accuracy": 0.50},
+        )
+    ).set_index(["factor", "level", "rival"])
+    base = found.loc[BASE, "", "fedproto"]
+    assert base["lead"] == pytest.approx(3) and math.isnan(base["effect"]) and base["seeds"] == 3
+    free = found.loc["power", "free", "fedproto"]
+    assert (free["lead"], free["effect"]) == (pytest.approx(6), pytest.approx(3))
+    assert free["high"] - free["effect"] == pytest.approx(4.302653 / math.sqrt(3), rel=1e-5)  # s = 1
+    assert math.isnan(found.loc["power", "free", "fedavg"]["effect"]), "not run"
+    # lambda is FedCL's alone: against both others' runs in the base.
+    assert found.loc["lambda", "0", "fedproto"]["effect"] == pytest.approx((0 + 2 + 0 - 9) / 3)
+    assert found.loc["lambda", "0", "fedavg"]["lead"] == pytest.approx(18)
+    # Exchange is the others' alone: FedCL's runs are those of the base.
+    assert found.loc["exchange", "over the air", "fedproto"]["effect"] == pytest.approx((1 + 1 + 2) / 3)
+    view = found.loc["view of FedProto", lead.PROTOTYPE, "fedproto"]
+    assert view["effect"] == pytest.approx((8 + 10 + 10) / 3)
+    assert ("encoders", "four in turn", "fedavg") not in found.index
