@@ -16,7 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pandas as pd
+
 from experiments.outcome import TRAINING
+from experiments.results import read_table
 from experiments.stored import stored_runs
 from semcom.config import ConfigError
 from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, write_atomically
@@ -54,6 +57,15 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, _content(source))
     return write_atomically(path, buffer.getvalue())
+
+
+def stored_table(path: Path | str) -> pd.DataFrame:
+    """Return the table that a sweep has left, from its folder or from its archive. Errors: `read_table`, `unpacked`."""
+    path = Path(path)
+    if not path.is_file():
+        return read_table(path)
+    with unpacked(path) as folder:
+        return read_table(Path(folder))
 
 
 def _beside(folder: Path) -> Path:

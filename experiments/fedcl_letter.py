@@ -28,6 +28,13 @@ from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfi
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
 ROUNDS = {"smoke": 2, "small": 60, "paper": 200}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "smoke": {"optimizer": "adam", "batch_size": 50},
+    "small": {"optimizer": "sgd", "batch_size": 20},
+    "paper": {"optimizer": "sgd", "batch_size": 50},
+}
+"""Scale -> optimiser and batch size: at `small` those that `letter-search` has chosen on validation images, with one
+local epoch; the results of the search come with semcom."""
 CURVE = {"smoke": 1, "small": 4, "paper": 4}
 """Scale -> rounds between the evaluations of a learning curve."""
 WAYS = {
@@ -57,8 +64,7 @@ def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 
         train=TrainConfig(
             rounds=ROUNDS[scale],
             lr=1e-3,
-            batch_size=50,
-            optimizer="sgd" if scale == "paper" else "adam",
+            **SCHEDULES[scale],
             eval_every=eval_every,
         ),
     )

@@ -17,16 +17,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import MIXED, base
 from experiments.fields import set_fields
-from experiments.results import read_table
 from experiments.statistics import t_interval
 from experiments.table import markdown
 
@@ -187,5 +186,5 @@ def _row(factor: str, level: str, rival: str, lead: pd.Series, start: pd.Series 
 
 
 if __name__ == "__main__":
-    found = effects(read_table(Path(sys.argv[1])))
+    found = effects(stored_table(sys.argv[1]))
     print(markdown(found.map(lambda v: f"{v:.1f}" if isinstance(v, float) else str(v))))

@@ -21,14 +21,13 @@ from __future__ import annotations
 
 import math
 import sys
-from pathlib import Path
 
 import pandas as pd
 
 from experiments import fedcl_letter
+from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant
 from experiments.fields import set_fields
-from experiments.results import read_table
 from experiments.table import markdown
 from semcom.config import ConfigError, RunConfig
 
@@ -145,10 +144,10 @@ def _print(rows: pd.DataFrame) -> None:
 
 
 if __name__ == "__main__":
-    table = schedules(read_table(Path(sys.argv[1])))
+    table = schedules(stored_table(sys.argv[1]))
     _print(table)
     print(chosen_schedule(table).to_string() + "\n")
     if len(sys.argv) > 2:
-        values = lambdas(read_table(Path(sys.argv[2])))
+        values = lambdas(stored_table(sys.argv[2]))
         _print(values)
         print(chosen_lambda(values))

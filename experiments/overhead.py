@@ -19,19 +19,18 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import semcom
+from experiments.archive import stored_table
 from experiments.arms import ALL
 from experiments.base import Experiment, Grid, each_scale
 from experiments.fedcosr import DEFAULT, DIVISION, base
 from experiments.fields import set_fields
 from experiments.names import METHODS
 from experiments.outcome import run_folder, train_then
-from experiments.results import read_table
 from experiments.table import markdown
 from semcom.config import RunConfig
 
@@ -178,4 +177,4 @@ def _shown(value: object) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(table(read_table(Path(sys.argv[1]))).map(_shown)))
+    print(markdown(table(stored_table(sys.argv[1])).map(_shown)))

@@ -7,6 +7,8 @@ import pytest
 
 from experiments import fedcl_letter as letter
 from experiments import letter_search as search
+from experiments.archive import stored_table
+from experiments.evidence import COMMITTED
 from semcom.config import ConfigError
 
 
@@ -77,3 +79,10 @@ def test_scales_have_the_runs_of_the_protocol(declared, small: int, paper: int) 
         assert config.train.rounds == 60 and config.partition.options["test_per_class"] == 100
     ways = {(c.partition.options["ways"], c.partition.options["shots"]) for c in declared.grid("small")}
     assert {m * q for m, q in ways} == {300}
+
+
+def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
+    found = search.chosen_schedule(search.schedules(stored_table(COMMITTED / "letter-search-small.zip")))
+    train = letter.base("small").train
+    assert (found["train.optimizer"], found["train.batch_size"]) == (train.optimizer, train.batch_size)
+    assert found["train.local_epochs"] == 1 and found["train.rounds"] == train.rounds and train.local_epochs is None
