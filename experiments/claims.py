@@ -34,6 +34,10 @@ class Source(Protocol):
     def places(self) -> Mapping[Any, Mapping[str, tuple[str, ...]]]:
         """Point -> its fields, each with the values that it stands for."""
 
+    @property
+    def dashes(self) -> bool:
+        """True if a method without a number at a point is not there, as in a table; False if it has not been run."""
+
     def value(self, method: str, key: Any, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed, accuracies in percent; empty where it is not known."""
 
@@ -52,7 +56,8 @@ class Comparison:
         key: the point, the later one of a step along an axis.
         lead: whether the target is that of a lead, over the best rival.
         exact: whether the numbers are counted, so that equal ones are known exactly.
-        point: size of a point: 1 for percentages, a hundredth of the rival's number for counts.
+        point: size of a point: 1 for percentages, a hundredth of the rival's or the formula's number for counts.
+        absent: rivals that have not been run.
     """
 
     values: tuple[pd.Series, ...]
@@ -64,6 +69,7 @@ class Comparison:
     lead: bool = False
     exact: bool = False
     point: float = 1.0
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,9 @@ class _Comparisons:
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
         if self.claim.metric in ("gain", "silhouette-gain"):
-            best = self._best([self.source.value(other, group[0], metric) for other in self.claim.right])
+            best = self._best(
+                [self.source.value(other, group[0], metric) for other in self.claim.right if other != method]
+            )
             return (line[0] - best).dropna()
         if self.claim.metric == "fall":
             return (line[0] - line[-1]).dropna()
@@ -201,10 +209,14 @@ class _Comparisons:
             return whole.max(axis=1) - whole.min(axis=1)
         return line[0]
 
-    @staticmethod
-    def _best(rivals: Sequence[pd.Series]) -> pd.Series:
-        """Return the values with the highest mean. The highest of each seed would be that of no method."""
+    def _best(self, rivals: Sequence[pd.Series]) -> pd.Series:
+        """Return the values with the highest mean. The highest of each seed would be that of no method.
+
+        Nothing where one of them has not been run: it might be the best.
+        """
         known = [values for values in rivals if len(values)]
+        if len(known) < len(rivals) and not self.source.dashes:
+            return pd.Series(dtype=float)
         return max(known, key=lambda values: values.mean()) if known else pd.Series(dtype=float)
 
     def steps(self, lines: Sequence[Group]) -> Iterator[Comparison]:
@@ -229,10 +241,13 @@ class _Comparisons:
     def _of(self, method: str, group: Group) -> Iterator[Comparison]:
         claim, mine, key = self.claim, self.measure(method, group), group[-1]
         rivals = {other: self.measure(other, group) for other in claim.right if other != method}
+        absent = () if self.source.dashes else tuple(name for name, values in rivals.items() if not len(values))
         if claim.relation == "top":
             sign = -1 if claim.metric in LOW_IS_GOOD else 1
-            ahead = tuple(d for other in rivals.values() if len(d := (sign * (other - mine)).dropna()))
-            yield Comparison(ahead or (pd.Series(dtype=float),), None, int(claim.value), method, method, key)
+            each = [(sign * (other - mine)).dropna() for other in rivals.values()]
+            ahead = tuple(values for values in each if len(values) or not self.source.dashes)
+            none = (pd.Series(dtype=float),)
+            yield Comparison(ahead or none, None, int(claim.value), method, method, key, absent=absent)
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
@@ -240,8 +255,9 @@ class _Comparisons:
             if claim.formula:
                 target = float(self.source.value(method, key, claim.metric + FORMULA).mean())
             values = mine if rest is None else (mine - rest).dropna()
-            unit = float(whole.mean()) / 100 if claim.metric == "floats" else 1.0
-            yield Comparison((values,), target, None, method, method, key, lead=rest is not None, point=unit)
+            unit = (target if claim.formula else float(whole.mean())) / 100 if claim.metric == "floats" else 1.0
+            lead = rest is not None
+            yield Comparison((values,), target, None, method, method, key, lead=lead, point=unit, absent=absent)
         else:
             yield from self._beside(method, mine, rivals, group)
 

@@ -38,7 +38,7 @@ def smooth(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -
 def roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
     """Return the mean change of a view's accuracy from one round to the next, in points, up or down.
 
-    Over the rounds that were evaluated and whose next one was too: all of the last ten are (docs/metrics.md). None
+    Over the rounds that were evaluated and whose next one was too: the last ten are, and with `eval_every` 1 all. None
     where there are no such two, as of a method that is evaluated at its end alone.
 
     Args:
@@ -57,7 +57,7 @@ NEARLY = 0.9
 
 
 def within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, rounds: int) -> float | None:
-    """Return the mean accuracy of a view over the evaluated rounds of a part of the training, in percent.
+    """Return the mean accuracy of a view over a part of the training, in percent.
 
     None where no round of it was evaluated.
 
@@ -67,9 +67,13 @@ def within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, roun
         span: one of `SPANS`.
         rounds: T.
     """
-    start, end = SPANS[span]
-    found = [accuracy for i, accuracy in _of_view(lines, view).items() if start * rounds < i <= end * rounds]
-    return 100 * sum(found) / len(found) if found else None
+    start, end = (part * rounds for part in SPANS[span])
+    total, weight, before = 0.0, 0.0, 0.0
+    for i, accuracy in sorted(_of_view(lines, view).items()):
+        if start < i <= end:  # it stands for the rounds since the last evaluation, as the last ten are all evaluated
+            total, weight = total + (i - max(before, start)) * accuracy, weight + i - max(before, start)
+        before = i
+    return 100 * total / weight if weight else None
 
 
 def speed(lines: Sequence[Mapping[str, Any]], view: str | None, accuracy: float, rounds: int) -> float | None:

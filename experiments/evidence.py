@@ -42,10 +42,14 @@ class Evidence:
     Attributes:
         places: point -> its fields.
         scales: the scales of the studies.
+        dashes: False: a method without numbers has not been run.
         stands: field -> what of it stands for the paper's values at these scales, in words.
     """
 
+    dashes = False
+
     def __init__(self, studies: Mapping[str, tuple[str, Study]]) -> None:
+        self._studies = studies  # which hold what archives have been unpacked into
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
         self.stands: dict[str, str] = {}
@@ -53,10 +57,7 @@ class Evidence:
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
             self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
-            runs: dict[tuple[Any, ...], list[Stored]] = {}
-            for run in (run for run in each.stored if run.status == "done"):
-                runs.setdefault(tuple(run.fields.get(name) for name in each.axes), []).append(run)
-            for point, of in runs.items():
+            for point, of in _points(item, scale, each).items():
                 self._add(item, point, of, reduced)
 
     def _add(
@@ -72,7 +73,10 @@ class Evidence:
     def value(self, method: str, key: Key, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
         if method == "averaged":
-            each = [self.value(name, key, metric) for name in sorted({run.variant for run in self._runs[key]})]
+            there = {run.variant for run in self._runs[key]}
+            if set(_declared(key[0])) - there:  # of all methods, or it is another average
+                return pd.Series(dtype=float)
+            each = [self.value(name, key, metric) for name in sorted(there)]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
@@ -93,6 +97,32 @@ class Evidence:
             and (plain or run.variant == method)
             and all(comparable(run.fields.get(field)) == value for field, value in plain.items())
         ]
+
+
+def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
+    """Return the finished runs of a study by the values of its axes.
+
+    The axes are those that the experiment declares. Fields that differ because some variants have settings of their own
+    are none: the methods would not meet at any point. They are, where a study has been extended by fields of its own.
+    """
+    done = [run for run in found.stored if run.status == "done"]
+    declared = [f for axis in experiment(item).axes(scale) for f in axis.fields] if _has(item, scale) else []
+    axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
+    seen = [(run.variant, run.fields.get("seed"), *(repr(run.fields.get(name)) for name in axes)) for run in done]
+    axes = axes if len(set(seen)) == len(seen) else list(found.axes)
+    points: dict[tuple[Any, ...], list[Stored]] = {}
+    for run in done:
+        points.setdefault(tuple(run.fields.get(name) for name in axes), []).append(run)
+    return points
+
+
+def _has(item: str, scale: str) -> bool:
+    return item in EXPERIMENTS.names() and scale in experiment(item).scales
+
+
+def _declared(item: str) -> list[str]:
+    """Return the names of an experiment's variants; none where there is no such experiment."""
+    return [variant.name for variant in experiment(item).compared()] if item in EXPERIMENTS.names() else []
 
 
 def _common(runs: Sequence[Stored]) -> dict[str, str]:

@@ -12,10 +12,11 @@ all clients in each round and one local epoch in Fig. 3, and two clients of MNIS
 It does not give: batch size (50), number of repetitions (three), filters and features (FedBABU's network: 64, and 256
 numbers), epochs of the other methods' heads (their defaults), dataset and divisions of Fig. 3 (CIFAR-10 with beta 0.1,
 and equal parts). In Fig. 1 two clients train their predictors after a common training, of unknown length: here 10
-rounds of FedAvg, then up to 20 epochs of the predictor alone by SGD at 0.05. No radio: the link is `none`.
+rounds of FedAvg on a twentieth of the images, then up to 20 epochs of the predictor alone by SGD at 0.05. No radio: the
+link is `none`.
 
 Scale `small` has MNIST and CIFAR-10, a quarter of the images, two local epochs in place of five, 40 rounds with the
-rate falling at 20 and 30, and 64 features.
+rate falling at 20 and 30, and 64 features, which take a layer more than the paper's network has.
 """
 
 from __future__ import annotations

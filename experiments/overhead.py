@@ -4,7 +4,8 @@ The paper counts parameters per client and round: phi(theta) of a whole model, p
 head, and phi(Omega) of the centroids of all C classes, C k numbers; up and down together. All 23 methods run in its
 default division of CIFAR-10, over AWGN at 10 dB, so that FedCL's features cross a link. In the first round there is
 nothing to be sent down yet; so what counts is the third round, what a run of three rounds sends beyond one of two.
-Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); the paper speaks of floats alone.
+Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); the paper speaks of floats alone. Scale
+`small` has a twentieth of the images, with which some clients own fewer classes, and send fewer centroids.
 
     semcom sweep overhead --scale small
     python -m experiments.overhead results/overhead-small
@@ -123,7 +124,7 @@ def _grid(scale: str) -> Grid:
     short = {
         "train.rounds": 2 if scale == "smoke" else 3,
         "channel.kind": "awgn",
-        "partition.fraction": 0.1 if scale == "smoke" else 0.05,
+        "partition.fraction": {"smoke": 0.1, "small": 0.05}.get(scale, 1.0),
     }
     return Grid(
         set_fields(base(scale), {**split, **short}), {"seed": {"smoke": (0,), "small": (0, 1)}.get(scale, range(5))}

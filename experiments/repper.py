@@ -12,12 +12,15 @@ It does not give, and here is: rounds of the decay (50 and 75); rate of the SGD 
 head in a round (10, its authors' number, before E on the body); mu of FedProx and the augmentation (semcom's
 defaults); the tests (the dataset's own test images in the proportions of the training images); number of seeds
 (three); alpha of Figs. 1 and 5 (0.5, as in Fig. 4), and C and E of Figs. 1, 4 and 5 (0.2 and 10, as in Table 2); the
-dataset of Figs. 3 and 5 (CIFAR-10).
+dataset of Fig. 5 (CIFAR-10). Fig. 3 has three datasets in the paper; here it has CIFAR-10, and others by `--set`.
 
 Our readings. Fig. 1 and 4 show local data: the images of one client each, and silhouettes are taken client by client.
 Fig. 4's clients have local models in the paper, which are gone after the last average: here they have the common
 body. Fig. 5 shows two clients drawn at random: here clients 0 and 1, and the mean over all. Table 3's MLP has one
-layer (Sec. 6.3), so it is `linear`. Eqs. 15 and 25 lack 1 / (tau ||r||) in print, see `experiments.gradients`.
+layer (Sec. 6.3), so it is `linear`, a new head of each client for all methods; the printed column repeats Table 1,
+where the other methods have their own heads. Section 6.1 may be read so that LG-FedAvg and FedRep are fine-tuned
+after the rounds too; here they are not, as their heads are personal from the start. Eqs. 15 and 25 lack 1 / (tau
+||r||) in print, see `experiments.gradients`.
 
 Scale `small` is CIFAR-10 on two cores: a tenth of each client's images, 64 features of the encoder `dcgan-narrow`, 20
 rounds with decay at 10 and 15, mini-batches of 50, 5 local epochs for 10 and 10 for 20, and heads that are trained by

@@ -88,8 +88,9 @@ def _top(one: Comparison, places: int) -> Judged:
     ahead, maybe = (sum(end[i] > 0 for end in ends) for i in (1, 2))
     unknown = any(math.isnan(low) for _, low, _ in ends)
     answer: Answer = "no" if ahead >= places else "yes" if maybe < places and not unknown else "open"
-    mean, low, high = sorted(ends, reverse=True)[min(places, len(ends)) - 1]
-    return Judged(one, answer, -mean, -high, -low, min(len(values) for values in one.values))
+    known = [end for end in ends if not math.isnan(end[0])] or [(math.nan,) * 3]
+    mean, low, high = sorted(known, reverse=True)[min(places, len(known)) - 1]
+    return Judged(one, answer, -mean, -high, -low, min((len(v) for v in one.values if len(v)), default=0))
 
 
 def _interval(values: pd.Series, exact: bool) -> tuple[float, float, float]:
@@ -183,7 +184,8 @@ def _state(
     few = read.quantifier in ("most", "almost-all", "some")  # what is missing might make it true, or for `all` false
     if missing and (state == "not reproduced" if few else state == "reproduced"):
         state = "cannot be told"
-    absent = dict.fromkeys(_label(one) for one in judged if not one.seeds)
+    rivals = [name for one in judged for name in one.comparison.absent]
+    absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
     notes = [*missing, *([f"no results for {', '.join(absent)} at some points"] if absent else [])]
     if state != "cannot be told":
         return state, notes

@@ -40,7 +40,7 @@ FEDCOSR_TABLE2 = Drawing("fedcosr-table2", "fedcosr-table2", Plot(kind="dots", x
 FEDCOSR_FIG4 = Drawing("fedcosr-fig4", "fedcosr-fig4", Plot(kind="divisions", facet=KIND))
 """Fig. 4 of FedCoSR."""
 FEDCOSR_FIG5 = Drawing("fedcosr-fig5", "fedcosr-fig5", Plot(kind="curves", facet=KIND, window=10))
-"""Fig. 5 of FedCoSR: at scale `paper` ten evaluations are 50 rounds."""
+"""Fig. 5 of FedCoSR: at scale `paper` ten evaluations are 50 rounds, but for the last ten rounds, all evaluated."""
 FEDCOSR_FIG6 = Drawing(
     "fedcosr-fig6", "fedcosr-fig6", Plot(kind="clients", at={"seed": 0}), shows=("partition.scarce_fraction",)
 )
@@ -59,7 +59,7 @@ FEDCOSR_FIG9 = Drawing("fedcosr-fig9", "fedcosr-fig9", Plot(kind="embedding", at
 FEDCRL_TABLE2 = Drawing("fedcrl-table2", "fedcrl-table2", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))
 """Table II of FedCRL as a figure."""
 FEDCRL_CURVES = Drawing("fedcrl-curves", "fedcrl-curves", Plot(kind="curves", facet=KIND, window=4))
-"""The learning curves of FedCRL: at scale `paper` four evaluations are 20 rounds."""
+"""The learning curves of FedCRL: at scale `paper` four evaluations are 20 rounds, but at the end, as in Fig. 5."""
 FEDCRL_TSNE = Drawing("fedcrl-tsne", "fedcrl-tsne", Plot(kind="embedding", at={"seed": 0}), shows=(KIND,))
 """The t-SNE of FedCRL."""
 

@@ -27,6 +27,7 @@ class Tables:
 
     values: Mapping[Cell, tuple[float, float]]
     places: Mapping[Where, dict[str, tuple[str, ...]]]
+    dashes: bool = True
 
     @classmethod
     def of(cls, paper: str) -> Tables:

@@ -123,8 +123,9 @@ def test_parts_of_the_training_and_its_speed_by_hand() -> None:
     curve = {1: 0.1, 2: 0.3, 10: 0.5, 12: 0.6, 15: 0.5, 18: 0.7, 20: 0.8}
     lines = [{"round": i, "views": {"personal": {"accuracy": a}}} for i, a in curve.items()] + [{"round": 3}]
     assert within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
-    assert within(lines, "personal", "third quarter", 20) == pytest.approx(55)  # 12 and 15: 10 is in the second one
-    assert within(lines, "personal", "last quarter", 20) == pytest.approx(75)
+    # Rounds 12 and 15 stand for two and three rounds since the evaluation before; 10 is in the second quarter.
+    assert within(lines, "personal", "third quarter", 20) == pytest.approx((2 * 60 + 3 * 50) / 5)
+    assert within(lines, "personal", "last quarter", 20) == pytest.approx((3 * 70 + 2 * 80) / 5)
     assert (
         within(lines, "other", "last quarter", 20) is None and within(lines[2:3], "personal", "first tenth", 20) is None
     )
@@ -240,7 +241,7 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
     start = next(i for i, text in enumerate(lines) if text.startswith("letter-fig2b "))
     assert [text.strip() for text in lines[start + 1 : start + 4]] == [
         "FedCL letter, Fig. 2(b)",
-        "smoke 9 runs, cost 0.02 M; small 54 runs, cost 19 M; paper 180 runs, cost 216 M",  # 54 x 20 x 300 x 60
+        "smoke 9 runs, cost 0.0022 M; small 54 runs, cost 19 M; paper 180 runs, cost 216 M",  # 54 x 20 x 300 x 60
         "results come with semcom: small",
     ]
 

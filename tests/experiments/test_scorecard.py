@@ -11,12 +11,13 @@ import pytest
 from experiments import scorecard as card
 from experiments.archive import pack
 from experiments.claims import Comparison
-from experiments.evidence import command
+from experiments.evidence import command, evidence
+from experiments.fields import set_fields
 from experiments.scorecard import decide, judge, scorecard, seeds_needed
 from experiments.study import study
 from semcom.cli import main as cli
-from semcom.config import ConfigError, DataConfig
-from tests.experiments.studies import config, simple
+from semcom.config import ConfigError, DataConfig, FinishConfig
+from tests.experiments.studies import config, line, scored, simple, write
 
 
 def compared(*values: float, **fields: object) -> Comparison:
@@ -205,3 +206,52 @@ def test_the_command_prints_states_numbers_and_what_to_run(
     assert len(pd.read_csv(tmp_path / "card.csv")) == 21
     page = (tmp_path / "card.html").read_text("utf-8")
     assert page.count("<tr") == 22 and "http" not in page and "With 20 clients FedCL is ahead" in page
+
+
+# What an archive, a rival that has not been run, and settings of variants do to an answer ----------------------------
+
+
+def test_an_archive_has_its_learning_curves(tmp_path: Path) -> None:
+    """The files that it was unpacked into live as long as the numbers are asked for."""
+    for seed in range(2):
+        of = config("fedcosr", seed, clients=20, data=DataConfig(name="cifar10"))
+        lines = [line(i, {"personal": scored([0.1 * i + 0.01 * seed] * 20)}) for i in range(1, 5)]
+        write(tmp_path / "sweep" / f"{seed}", of, lines)
+    pack(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
+    found = evidence(["fedcosr-fig5"], tmp_path)
+    assert found is not None
+    whole = next(key for key, place in found.places.items() if "round" not in place)
+    assert found.value("fedcosr", whole, "roughness").tolist() == pytest.approx([10, 10])
+    late = next(key for key, place in found.places.items() if place.get("round") == ("last quarter",))
+    assert found.value("fedcosr", late, "accuracy").tolist() == pytest.approx([40, 41])
+
+
+def test_a_rival_that_has_not_been_run_leaves_the_best_and_the_place_open(tmp_path: Path) -> None:
+    """Of sixteen methods three: FedCoSR is 10 points ahead of those, and nothing is known of the others."""
+    for name, accuracy in (("fedcosr", 0.9), ("fedper", 0.8), ("fedavg", 0.5)):
+        for seed in range(3):
+            of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
+            of = set_fields(of, {"partition.kind": "dirichlet", "partition.options": {}})
+            simple(tmp_path / "fedcosr-table2-small", of, [accuracy + 0.001 * seed * len(name)] * 20)
+    card_ = scorecard(tmp_path, "fedcosr").set_index("id")
+    for name in ("fair-top-three", "gain-cifar10-dirichlet", "abstract-fairness"):
+        assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("cannot be told", "not run"), name
+    assert "fedproto" in card_.loc["fedcosr-table2-fair-top-three", "note"]
+
+
+def test_settings_of_variants_are_no_places(tmp_path: Path) -> None:
+    """RepPer keeps the settings of its last stage where others have none: they still meet at each head."""
+    for name, kind in (("repper", "svm"), ("fedavg", "svm"), ("repper", "linear"), ("fedavg", "linear")):
+        finish = FinishConfig(kind=kind, epochs=10 if name == "repper" or kind == "linear" else None)
+        simple(tmp_path / "repper-table3-small", config(name, clients=20, finish=finish), [0.5] * 20)
+    found = evidence(["repper-table3"], tmp_path)
+    assert found is not None
+    whole = [key for key, place in found.places.items() if "round" not in place]
+    assert len(whole) == 2 and all(
+        len(found.value(name, key, "accuracy")) for key in whole for name in ("repper", "fedavg")
+    )
+
+
+def test_a_formula_is_met_within_two_hundredths_of_it() -> None:
+    assert judge(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
+    assert judge(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"
