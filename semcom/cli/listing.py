@@ -213,9 +213,9 @@ def _experiments() -> str:
 
 def _size(outline: Any) -> str:
     """Return the number of runs and their cost in millions of samples."""
-    cost = (
-        "not known" if outline.samples is None else f"{outline.samples / 1e6:,.{0 if outline.samples > 1e7 else 2}f} M"
-    )
+    millions = (outline.samples or 0) / 1e6
+    known = f"{millions:,.0f} M" if millions > 10 else f"{millions:.2g} M"
+    cost = "not known" if outline.samples is None else known
     return f"{outline.runs} run{'s' if outline.runs != 1 else ''}, cost {cost}"
 
 

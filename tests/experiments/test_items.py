@@ -17,12 +17,12 @@ from experiments.base import Grid
 from experiments.curves import speed, within
 from experiments.evidence import number_of
 from experiments.fields import set_fields
+from experiments.names import METHODS
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import fields
 from experiments.scorecard import scorecard
 from experiments.study import study
 from experiments.words import plain_text
-from semcom import METHODS
 from semcom.config import DataConfig
 from semcom.engine.store.population import Cohort, Population
 from tests.experiments.studies import config, line, scored, simple, write
@@ -105,7 +105,7 @@ def test_arms_are_those_of_the_papers() -> None:
     assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
     assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
     assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
-    assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS.names())
+    assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
 
 
@@ -113,7 +113,7 @@ def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange()
     grid = experiment("wireless-heterogeneity").scales["small"]
     assert {ways * shots for ways, shots in varied(grid, "partition.ways", "partition.shots")} == {150}  # type: ignore[operator]
     analog = {name for name, of in runs("wireless-snr", "small") if of["air.parameters"] == "analog"}
-    assert analog == set(METHODS.names()) - {"local", "fedcl"}
+    assert analog == set(METHODS) - {"local", "fedcl"}
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_formulas_by_hand() -> None:
     said = {name: formula(sizes) for name, formula in overhead.FORMULAS.items()}
     assert {said[name] for name in ("fedavg", "fedprox", "lg_fedavg", "fedpac", "fedala")} == {222}
     assert (said["fedproto"], said["fedgh"], said["fedcosr"], said["fedcrl"], said["local"]) == (60, 41, 260, 260, 0)
-    assert set(METHODS.names()) - set(said) == {"fedavg_ft", "fedprox_ft", "fedbabu", "fedcrc", "repper", "fedcl"}
+    assert set(METHODS) - set(said) == {"fedavg_ft", "fedprox_ft", "fedbabu", "fedcrc", "repper", "fedcl"}
 
 
 def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
@@ -235,6 +235,7 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
     from semcom.cli.listing import overview
 
     monkeypatch.setattr("experiments.evidence.COMMITTED", tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "letter-fig2b-small.zip").touch()
     (tmp_path / "letter-fig2b-once-paper.zip").touch()
     lines = overview("experiments").splitlines()
