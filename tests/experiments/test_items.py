@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +17,15 @@ import semcom
 from experiments import fedcosr, fedcrc, fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
 from experiments.base import Grid
+from experiments.claims import Claim, comparisons
 from experiments.curves import speed, within
-from experiments.evidence import number_of
+from experiments.evidence import Evidence, number_of
 from experiments.fields import set_fields
 from experiments.names import METHODS
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import fields
 from experiments.scorecard import scorecard
+from experiments.stored import Stored
 from experiments.study import study
 from experiments.words import plain_text
 from semcom.config import DataConfig
@@ -256,3 +261,63 @@ def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
         each = [samples(semcom.resolve(of)) for of in found.grid("small")]
         outline = found.outline("small")
         assert outline.runs == len(each) and outline.samples == pytest.approx(sum(map(float, filter(None, each))))
+
+
+def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
+    for _, claim in papers.claims().iterrows():
+        for item in claim["item"].split():
+            arms = {variant.name: variant.method for variant in experiment(item).compared()}
+            for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
+                assert name in arms or papers.OWN.get(name, (None,))[0] in arms.values(), (claim["id"], name)
+
+
+UNKNOWN = {
+    "repper-fig6-harder": "the paper has one number of new clients",
+    "repper-table2-stable": "three of its methods are evaluated at their end alone",
+}
+"""Claim -> why the runs of its item cannot answer it."""
+
+
+class Made(Stored):
+    """A run with numbers that are drawn, and a learning curve of ten rounds."""
+
+    def lines(self) -> list[dict[str, Any]]:
+        ends = self.variant in ("repper", "fedavg_ft", "fedprox_ft")
+        return [] if ends else [line(i, self.summary["views"]) for i in range(1, 11)]  # type: ignore[index]
+
+
+def made(item: str, rng: np.random.Generator) -> Any:
+    """The study of an item at scale `paper`, with two seeds of each run."""
+    found, runs_, known = experiment(item), [], {}
+    for run in (run for run in found.runs("paper") if run.config.seed in (0, 1)):
+        key = repr(dataclasses.replace(run.config, seed=0))
+        known[key] = known.get(key) or fields(semcom.resolve(run.config))
+        view = {"accuracy": float(rng.random()), "accuracy_std": float(rng.random())}
+        views = {"personal": view, "global": view, "prototype": view, "trained": view, "initialised": view}
+        numbers = {"accuracy": view["accuracy"], "silhouette": view["accuracy"], "gradient": view["accuracy"]}
+        summary = {
+            "views": views,
+            "rounds": 10,
+            "traffic": {"up": {"floats": 1.0}},
+            "clusters": {"silhouette": view["accuracy"], "knn_purity": view["accuracy"]},
+            "groups": dict.fromkeys(("head", "middle", "tail"), numbers),
+            **{"predictor_distance": view["accuracy"], "floats_formula": 2.0},
+            **({"new_clients": {"global": view, "head": {**view, "clients": [0.5]}}} if run.config.new_clients else {}),
+        }
+        of = {**known[key], "seed": run.config.seed}
+        runs_.append(Made(key, Path("nowhere"), "done", None, run.variant, of, None, summary))
+    axes = [name for axis in found.axes("paper") for name in axis.fields if name != "seed"]
+    return SimpleNamespace(stored=runs_, axes=axes)
+
+
+def test_every_claim_gets_its_numbers_from_the_runs_of_its_item_at_paper() -> None:
+    """A claim whose points, methods or numbers the grid does not have would be answered wrongly, or never."""
+    rng, studies, unanswered = np.random.default_rng(0), {}, {}
+    for _, claim in papers.claims().iterrows():
+        items = tuple(claim["item"].split())
+        if items not in studies:
+            studies[items] = Evidence({item: ("paper", made(item, rng)) for item in items})
+        found = comparisons(Claim.read(claim), studies[items])
+        if not found or not all(all(map(len, one.values)) for one in found):
+            unanswered[claim["id"]] = len(found)
+    assert set(unanswered) == set(UNKNOWN), unanswered
