@@ -100,7 +100,7 @@ def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> 
 
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
-    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
+    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.zip", "*.html", "*.css", "*.js")
     expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
     expected = {path for path in expected if "rendered" not in path.parts}
     found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
@@ -151,3 +151,10 @@ def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(["make", "demo", f"PYTHON={old}"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and "semcom needs Python 3.11 or newer" in done.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_the_wheel_s_stored_results_are_found(installed: Path, tmp_path: Path) -> None:
+    """The folder of archives lies beside a module of the same name, which is still the one that is imported."""
+    code = "from experiments import evidence, results; print(evidence.committed('letter-search'), results.__file__)"
+    printed = python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+    assert printed.startswith("['small'] ") and printed.rstrip().endswith("results.py")
