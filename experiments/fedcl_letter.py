@@ -17,7 +17,7 @@ Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,9 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 """Scale -> optimiser and batch size: at `small` those that `letter-search` has chosen on validation images, with one
 local epoch; the results of the search come with semcom."""
+LAMBDA = {"smoke": 1 / 64, "small": 1 / 16, "paper": 1 / 64}
+"""Scale -> lambda of FedCL: at `small` what `letter-search-lambda` has chosen, elsewhere the method's default. That of
+FedProto, 1, is its default and was chosen too."""
 CURVE = {"smoke": 1, "small": 4, "paper": 4}
 """Scale -> rounds between the evaluations of a learning curve."""
 WAYS = {
@@ -70,6 +73,13 @@ def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 
     )
 
 
+def of_lambda(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dict[str, dict[str, Any]]:
+    """Return what `Grid.own` sets at a scale: FedCL's lambda in each of the variants that are trained with it."""
+    found = [one if isinstance(one, Variant) else Variant(one, one) for one in variants]
+    trained = [one for one in found if one.method == "fedcl" and one.set.get("hyper.centroids") != "none"]
+    return {one.name: {"hyper.lam": LAMBDA[scale]} for one in trained}
+
+
 def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
     """Return the seeds of a scale: one in a smoke test, five at `paper`."""
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
@@ -79,6 +89,7 @@ def _fig2a(scale: str) -> Grid:
     return Grid(
         base(scale, eval_every=CURVE[scale]),
         {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": _seeds(scale, 5)},
+        own=of_lambda(scale),
     )
 
 
@@ -96,7 +107,7 @@ FIG2A = Experiment(
 
 def _fig2b(scale: str) -> Grid:
     snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
-    return Grid(base(scale), {"channel.snr_db": snrs, "seed": _seeds(scale)})
+    return Grid(base(scale), {"channel.snr_db": snrs, "seed": _seeds(scale)}, own=of_lambda(scale))
 
 
 FIG2B = Experiment(
@@ -114,7 +125,7 @@ def _fig2b_once(scale: str) -> Grid:
     snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
     features = (16, 64) if scale != "smoke" else (16,)
     vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": _seeds(scale)}
-    return Grid(base(scale, 9.0), vary)
+    return Grid(base(scale, 9.0), vary, own=of_lambda(scale))
 
 
 FIG2B_ONCE = Experiment(
@@ -131,7 +142,7 @@ FIG2B_ONCE = Experiment(
 
 def _fig3(scale: str, eval_every: int) -> Grid:
     vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": _seeds(scale, 5)}
-    return Grid(base(scale, clients=5, eval_every=eval_every), vary)
+    return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=of_lambda(scale))
 
 
 FIG3A = Experiment(
@@ -158,7 +169,7 @@ FIG3B = Experiment(
 
 
 def _fig4(scale: str) -> Grid:
-    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)})
+    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)}, own=of_lambda(scale))
 
 
 FIG4 = Experiment(
@@ -174,27 +185,32 @@ FIG4 = Experiment(
 """Fig. 4, with two numbers for what its drawings show."""
 
 
+CHANGED = (
+    "fedcl",
+    Variant("mean centroids", "fedcl", {"hyper.centroids": "mean"}),
+    Variant("no regulariser", "fedcl", {"hyper.centroids": "none"}),
+    Variant("InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"}),
+    Variant("16 lambda", "fedcl"),
+    Variant("from round 11", "fedcl", {"hyper.warmup": 10}),
+    Variant("own decoders", "fedcl", {"hyper.average_decoder": False}),
+    Variant("ideal downlink", "fedcl", {"channel.downlink_snr_db": "inf"}),
+    "fedproto",
+    "local",
+)
+"""FedCL, it with one thing changed, and the arms beside it."""
+
+
 def _ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
-    return Grid(base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)})
+    own = {**of_lambda(scale, CHANGED), "16 lambda": {"hyper.lam": 16 * LAMBDA[scale]}}
+    return Grid(base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)}, own=own)
 
 
 ABLATION = Experiment(
     name="letter-ablation",
     title="FedCL, and it with one thing changed",
     paper="none",
-    variants=(
-        "fedcl",
-        Variant("mean centroids", "fedcl", {"hyper.centroids": "mean"}),
-        Variant("no regulariser", "fedcl", {"hyper.centroids": "none"}),
-        Variant("InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"}),
-        Variant("16 lambda", "fedcl", {"hyper.lam": 1 / 4}),
-        Variant("from round 11", "fedcl", {"hyper.warmup": 10}),
-        Variant("own decoders", "fedcl", {"hyper.average_decoder": False}),
-        Variant("ideal downlink", "fedcl", {"channel.downlink_snr_db": "inf"}),
-        "fedproto",
-        "local",
-    ),
+    variants=CHANGED,
     scales=each_scale(_ablation),
     axis="channel.test_snr_db",
     figures=("letter-ablation",),
@@ -204,7 +220,7 @@ ABLATION = Experiment(
 
 def _encoders(scale: str) -> Grid:
     encoder = base(scale).model.encoder
-    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)})
+    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)}, own=of_lambda(scale))
 
 
 ENCODERS = Experiment(

@@ -24,7 +24,7 @@ import pandas as pd
 
 from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import MIXED, base
+from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda
 from experiments.fields import set_fields
 from experiments.statistics import t_interval
 from experiments.table import markdown
@@ -64,27 +64,18 @@ class Level:
         return f"{self.factor}: {self.name}"
 
 
-def _passes(rounds: int) -> tuple[Level, Level]:
-    """Return both levels of five local epochs, for runs of so many rounds."""
-    few = {"train.local_epochs": 5, "train.rounds": max(2, rounds // 5)}
-    return (
-        Level("5 local epochs", "as many passes", few),
-        Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
-    )
-
-
 def levels(scale: str) -> tuple[Level, ...]:
     """Return the levels of all factors, those of docs/protocol.md."""
-    start = base(scale)
-    lam = 16 * float((start.hyper or {}).get("lam", 1 / 64)) if isinstance(start.hyper, Mapping) else 1 / 4
     own, others = ("fedcl",), RIVALS
+    other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
         Level("power", "free", {"channel.power": "free"}),
         Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
         Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
-        *_passes(ROUNDS[scale]),
+        Level("5 local epochs", "as many passes", {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}),
+        Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
         Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
         Level("clients", "5", {"clients": 5}),
         Level("clients", "50", {"clients": 50}),
@@ -94,9 +85,9 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("features", "16", {"model.features": 16}),
         Level("head", "mlp", {"model.head": "mlp"}),
         Level("lambda", "0", {"hyper.lam": 0.0}, own),
-        Level("lambda", "16 times", {"hyper.lam": lam}, own),
+        Level("lambda", "16 times", {"hyper.lam": 16 * LAMBDA[scale]}, own),
         Level("loss of the SCG", "InfoNCE", {"hyper.scg_loss": "infonce"}, own),
-        Level("optimiser of the SCG", "the other one", {"hyper.scg_optimizer": _other(start)}, own),
+        Level("optimiser of the SCG", "the other one", {"hyper.scg_optimizer": other}, own),
         Level("centroids", "plain mean", {"hyper.centroids": "mean"}, own),
         Level("centroids", "none", {"hyper.centroids": "none"}, own),
         Level("decoder", "not averaged", {"hyper.average_decoder": False}, own),
@@ -108,29 +99,29 @@ def levels(scale: str) -> tuple[Level, ...]:
     )
 
 
-def _other(start: Any) -> str:
-    """Return the optimiser that the clients do not have."""
-    return "sgd" if start.train.optimizer == "adam" else "adam"
-
-
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
     return Grid(start, {"seed": (0, 1, 2) if scale == "small" else tuple(range(5))}, own=_own(scale))
 
 
+def _variants(scale: str) -> list[Variant]:
+    """Return the arms in the base and under each level, with what the level sets at a scale."""
+    changed = [Variant(f"{arm} | {level.title}", arm, level.set) for level in levels(scale) for arm in level.arms]
+    return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
+
+
 def _own(scale: str) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings at a scale; the names are the same at all scales."""
-    return {f"{arm} | {level.title}": dict(level.set) for level in levels(scale) for arm in level.arms}
+    variants = _variants(scale)
+    lam = of_lambda(scale, variants)
+    return {variant.name: {**lam.get(variant.name, {}), **variant.set} for variant in variants}
 
 
 LETTER_LEAD = Experiment(
     name="letter-lead",
     title="FedCL, FedProto and FedAvg with one factor changed at a time",
     paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(
-        [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
-        + [Variant(f"{arm} | {level.title}", arm) for level in levels("small") for arm in level.arms]
-    ),
+    variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
     scales=each_scale(_grid, ("small", "paper")),
     axis="seed",
 )

@@ -12,7 +12,7 @@ mean of the clients' centroids in the place of the generator's.
 from __future__ import annotations
 
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import base
+from experiments.fedcl_letter import base, of_lambda
 from experiments.fields import set_fields
 
 PLACE = ("partition.shots", "partition.ways", "clients")
@@ -30,21 +30,25 @@ STEPS = {"smoke": (2, 2), "small": (30, 15), "paper": (200, 15)}
 SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 
 
+VARIANTS = (
+    *("local", "fedproto", "lg_fedavg", "fedgh", "fedcl"),
+    Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
+    "fedper",
+)
+"""What shares nothing, prototypes, heads, a generator of centroids, or the encoder."""
+
+
 def _grid(scale: str) -> Grid:
     rounds, steps = STEPS[scale]
     start = set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
-    return Grid(start, {PLACE: PLACES[scale], "seed": SEEDS[scale]})
+    return Grid(start, {PLACE: PLACES[scale], "seed": SEEDS[scale]}, own=of_lambda(scale, VARIANTS))
 
 
 LETTER_REGIME = Experiment(
     name="letter-regime",
     title="Methods with personal or common encoders against images per class, classes and clients",
     paper="none (where the FedCL letter's idea should pay)",
-    variants=(
-        *("local", "fedproto", "lg_fedavg", "fedgh", "fedcl"),
-        Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
-        "fedper",
-    ),
+    variants=VARIANTS,
     scales=each_scale(_grid),
     axis="partition.shots",
 )

@@ -8,7 +8,10 @@ import pytest
 from experiments import fedcl_letter as letter
 from experiments import letter_search as search
 from experiments.archive import stored_table
+from experiments.base import Experiment
 from experiments.evidence import COMMITTED
+from experiments.letter_lead import LETTER_LEAD
+from experiments.letter_regime import LETTER_REGIME
 from semcom.config import ConfigError
 
 
@@ -86,3 +89,18 @@ def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
     train = letter.base("small").train
     assert (found["train.optimizer"], found["train.batch_size"]) == (train.optimizer, train.batch_size)
     assert found["train.local_epochs"] == 1 and found["train.rounds"] == train.rounds and train.local_epochs is None
+
+
+def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
+    """FedCL's is set in each of its runs with a regulariser, 16 times it where an arm is called so."""
+    found = search.chosen_lambda(search.lambdas(stored_table(COMMITTED / "letter-search-lambda-small.zip")))
+    assert found == {"fedcl": letter.LAMBDA["small"], "fedproto": search.LAMBDAS["fedproto"][2]}
+    of_letter = [value for value in vars(letter).values() if isinstance(value, Experiment)]
+    for experiment in (*of_letter, LETTER_LEAD, LETTER_REGIME):
+        for run in experiment.runs("small"):
+            fields = dict(run.config.hyper or {})
+            if run.config.method != "fedcl" or fields.get("centroids") == "none":
+                assert "lam" not in fields
+                continue
+            times = {"16 lambda": 16, "fedcl | lambda: 16 times": 16, "fedcl | lambda: 0": 0}.get(run.variant, 1)
+            assert fields["lam"] == times * found["fedcl"], (experiment.name, run.variant)
