@@ -43,7 +43,7 @@ def report(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[str, Any]
         "violated": {name: _means(_violated(measured, each)) for name, each in bounds.items()},
         "excess": _worst({part: measured[part] - bounds["own"][part] for part in measured}),
         "conditions": _conditions(theorem, found, bounds["own"]),
-        "constants": {name: _safe(value) for name, value in constants.items()},
+        "constants": {name: json_safe(value) for name, value in constants.items()},
     }
 
 
@@ -134,14 +134,14 @@ def _ratio(one: Values, other: Values) -> Values:
 
 def _means(values: Mapping[str, Values]) -> dict[str, list[float | None]]:
     """Return the mean over clients of each round."""
-    return {name: [_safe(row.mean()) for row in np.asarray(v)] for name, v in values.items()}
+    return {name: [json_safe(row.mean()) for row in np.asarray(v)] for name, v in values.items()}
 
 
 def _worst(values: Mapping[str, Values]) -> dict[str, list[float | None]]:
     """Return the largest of all clients in each round."""
-    return {name: [_safe(row.max()) for row in np.asarray(v)] for name, v in values.items()}
+    return {name: [json_safe(row.max()) for row in np.asarray(v)] for name, v in values.items()}
 
 
-def _safe(value: float) -> float | None:
+def json_safe(value: float) -> float | None:
     """Return a number as JSON has it: None for one that is not finite."""
     return float(value) if math.isfinite(value) else None

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.bounds_report import json_safe
 from experiments.landscape import (
     Call,
     Landscape,
@@ -78,7 +79,7 @@ def measure(before: Any, after: Any, world: World) -> dict[str, Any]:
         numbers, end = _walk(world, now.of(client), then.of(client), client)
         own = _of_fedcl(world, now, then, client, end) if fedcl else _of_fedcosr(world, now, after, client, end)
         clients.append({**numbers, **own})
-    lists = {name: [_safe(each[name]) for each in clients] for name in clients[0]}
+    lists = {name: [json_safe(each[name]) for each in clients] for name in clients[0]}
     return {**lists, **(_of_scg(world, calls) if fedcl else {})}
 
 
@@ -172,15 +173,10 @@ def _of_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
         "scg_loss": float(fitted.log["loss"].mean()),
         "centroid_norm": float(generate(fitted.models).norm(dim=-1).mean()),
     }
-    return {name: _safe(value) for name, value in found.items()}
+    return {name: json_safe(value) for name, value in found.items()}
 
 
 def _generated(call: Call, one: Leaves, other: Leaves) -> float:
     """Return the longest way of a centroid between two sets of the generator's weights."""
     centroids = [generate(call.models.replaced(leaves)) for leaves in (one, other)]
     return float((centroids[0] - centroids[1]).double().norm(dim=-1).max())
-
-
-def _safe(value: float) -> float | None:
-    """Return a number as JSON has it: None for one that is not finite."""
-    return value if math.isfinite(value) else None

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.features import separation
+
 if TYPE_CHECKING:
     from semcom.runs.result import Result
 
@@ -93,16 +95,11 @@ def clusters(result: Result) -> tuple[dict[str, float], dict[str, dict[str, floa
     Both are means of `silhouettes` over the images: `silhouette`. In the first there are `silhouette_all` and
     `knn_purity` too, of the images of all clients together.
     """
-    import semcom
-
     found, counts = result.features(), training_counts(result)
     each = silhouettes(found.received, found.labels, found.clients)
     of_image = thirds(counts)[found.clients, found.labels]
-    whole = {
-        "silhouette": float(np.nanmean(each)),
-        "silhouette_all": semcom.silhouette(found.received, found.labels),
-        "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
-    }
+    of_all = separation(found)
+    whole = {"silhouette": float(np.nanmean(each)), "silhouette_all": of_all.pop("silhouette"), **of_all}
     return whole, means(each, of_image, "silhouette")
 
 

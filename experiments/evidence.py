@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
+from experiments.base import Experiment
 from experiments.class_groups import GROUPS
 from experiments.curves import SPANS, roughness, speed, within
 from experiments.pairs import value_of
@@ -106,7 +107,8 @@ def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[S
     are none: the methods would not meet at any point. They are, where a study has been extended by fields of its own.
     """
     done = [run for run in found.stored if run.status == "done"]
-    declared = [f for axis in experiment(item).axes(scale) for f in axis.fields] if _has(item, scale) else []
+    known = _experiment(item)
+    declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
     axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
     seen = [(run.variant, run.fields.get("seed"), *(repr(run.fields.get(name)) for name in axes)) for run in done]
     axes = axes if len(set(seen)) == len(seen) else list(found.axes)
@@ -116,13 +118,15 @@ def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[S
     return points
 
 
-def _has(item: str, scale: str) -> bool:
-    return item in EXPERIMENTS.names() and scale in experiment(item).scales
+def _experiment(item: str) -> Experiment | None:
+    """Return the experiment of a name; None where there is no such."""
+    return experiment(item) if item in EXPERIMENTS.names() else None
 
 
 def _declared(item: str) -> list[str]:
     """Return the names of an experiment's variants; none where there is no such experiment."""
-    return [variant.name for variant in experiment(item).compared()] if item in EXPERIMENTS.names() else []
+    known = _experiment(item)
+    return [variant.name for variant in known.compared()] if known else []
 
 
 def _common(runs: Sequence[Stored]) -> dict[str, str]:
@@ -134,7 +138,8 @@ def _common(runs: Sequence[Stored]) -> dict[str, str]:
 
 def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
     """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
-    found = experiment(item).reduced.get(scale, {}) if item in EXPERIMENTS.names() else {}
+    known = _experiment(item)
+    found = known.reduced.get(scale, {}) if known else {}
     return {name: {plain_text(k): plain_text(v) for k, v in values.items()} for name, values in found.items()}
 
 
@@ -165,8 +170,7 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     """
     if part is not None:
         return _of_part(run, view, metric, *part)
-    summary = run.summary or {}
-    headline = view or next(iter(summary.get("views", {})), None)
+    summary, headline = run.summary or {}, _headline(run, view)
     joined = summary.get("new_clients", {})
     found: float | None
     if metric == "accuracy" and joined:
@@ -185,6 +189,11 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     return None if found is None else float(found)
 
 
+def _headline(run: Stored, view: str | None) -> str | None:
+    """Return a view, or the first one of a run where none is named."""
+    return view or next(iter((run.summary or {}).get("views", {})), None)
+
+
 def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
     """Return a number of a part of a run.
 
@@ -193,8 +202,8 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     """
     summary = run.summary or {}
     if field == "round":
-        headline = view or next(iter(summary.get("views", {})), None)
-        return within(run.lines(), headline, part, int(summary["rounds"])) if metric == "accuracy" else None
+        lines, rounds = run.lines(), int(summary["rounds"])
+        return within(lines, _headline(run, view), part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
         return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None
@@ -237,8 +246,9 @@ def committed(item: str) -> list[str]:
 
 def command(item: str) -> str | None:
     """Return the command that makes the results of an item; None where no experiment has its name."""
-    if item not in EXPERIMENTS.names():
+    known = _experiment(item)
+    if known is None:
         return None
-    scales = experiment(item).offered()
+    scales = known.offered()
     scale = next((name for name in reversed(SCALES) if name in scales), scales[-1])
     return f"semcom sweep {item} --scale {scale}"

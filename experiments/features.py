@@ -9,7 +9,7 @@ from experiments.outcome import train_then
 from semcom.config import RunConfig
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result import Features, Result
 
 
 def train_and_measure(config: RunConfig) -> None:
@@ -23,10 +23,12 @@ def train_and_measure(config: RunConfig) -> None:
 
 def clusters(result: Result) -> dict[str, Any]:
     """Return silhouette and purity of the test images' received features, all d of them, in the headline view."""
-    found = result.features()
+    return {"clusters": separation(result.features())}
+
+
+def separation(found: Features) -> dict[str, float]:
+    """Return silhouette and purity of received features, of all images together."""
     return {
-        "clusters": {
-            "silhouette": semcom.silhouette(found.received, found.labels),
-            "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
-        }
+        "silhouette": semcom.silhouette(found.received, found.labels),
+        "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
     }

@@ -125,8 +125,12 @@ def labels(scale: str) -> Grid:
 
 def features(scale: str) -> Grid:
     """Return CIFAR-10 in Dirichlet proportions, with the test images' features: Fig. 9."""
-    split = dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
-    return Grid(set_fields(replace(base(scale), keep=("features",)), split), {"seed": SEEDS[scale]})
+    return Grid(set_fields(replace(base(scale), keep=("features",)), first_division(scale)), {"seed": SEEDS[scale]})
+
+
+def first_division(scale: str) -> dict[str, Any]:
+    """Return the fields of the first default division of a scale: CIFAR-10 in Dirichlet proportions, or digits."""
+    return dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
 
 
 def _first(scale: str) -> tuple[Division, ...]:
@@ -135,9 +139,8 @@ def _first(scale: str) -> tuple[Division, ...]:
 
 
 def _fig6(scale: str) -> Grid:
-    split = dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
     scarce = {"partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
-    return Grid(set_fields(base(scale), {**split, **scarce}), {"seed": SEEDS[scale]})
+    return Grid(set_fields(base(scale), {**first_division(scale), **scarce}), {"seed": SEEDS[scale]})
 
 
 def _fig7(scale: str) -> Grid:

@@ -28,7 +28,7 @@ import semcom
 from experiments.archive import stored_table
 from experiments.arms import ALL
 from experiments.base import Experiment, Grid, each_scale
-from experiments.fedcosr import DEFAULT, DIVISION, base
+from experiments.fedcosr import SEEDS, base, first_division
 from experiments.fields import set_fields
 from experiments.names import METHODS
 from experiments.outcome import run_folder, train_then
@@ -120,15 +120,13 @@ def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[s
 
 
 def _grid(scale: str) -> Grid:
-    split = dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
     short = {
         "train.rounds": 2 if scale == "smoke" else 3,
         "channel.kind": "awgn",
         "partition.fraction": {"smoke": 0.1, "small": 0.05}.get(scale, 1.0),
     }
-    return Grid(
-        set_fields(base(scale), {**split, **short}), {"seed": {"smoke": (0,), "small": (0, 1)}.get(scale, range(5))}
-    )
+    seeds = SEEDS[scale] if scale != "small" else (0, 1)
+    return Grid(set_fields(base(scale), {**first_division(scale), **short}), {"seed": seeds})
 
 
 OVERHEAD = Experiment(

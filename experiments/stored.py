@@ -47,7 +47,7 @@ class Stored:
 
     @property
     def trained(self) -> Path:
-        """Where its training lies: in its folder, or in one of its own in it."""
+        """The folder of its training: its own one, or one inside that."""
         apart = self.folder / TRAINING
         return apart if (apart / CONFIG).is_file() else self.folder
 

@@ -17,7 +17,7 @@ from experiments import curves, efficiency, pairs, ranking
 from experiments.archive import unpacked
 from experiments.comparison import Comparison, Comparisons
 from experiments.frames import TABLES
-from experiments.results import table
+from experiments.results import configuration, table
 from experiments.selection import axes, keys, ordered, spelled, where
 from experiments.stored import Stored, stored_runs
 from experiments.table import means
@@ -109,6 +109,15 @@ class Study:
     def traffic(self) -> pd.DataFrame:
         """A row per finished run and direction: traffic per participating client and round, and the run's totals."""
         return self._table("traffic")
+
+    def of_runs(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return a table of rows that name their runs by `hash`, each with its run's variant and configuration.
+
+        A column that a row has itself keeps its value.
+        """
+        found = pd.DataFrame(rows)
+        names = ("variant", *configuration(self.runs))
+        return found.merge(self.runs[["hash", *dict.fromkeys(n for n in names if n not in found)]], on="hash")
 
     # -- selection ---------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ One place averages runs: it takes those that differ in nothing but the seed, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def check_seeds_alone(frame: pd.DataFrame, axis: Names, lines: str = "variant", 
 
 
 def _in_doubt(frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield place and runs of those places where hidden fields differ or a seed occurs twice: of most sweeps none."""
+    """Yield each place with its runs if at any of them hidden fields differ or a seed occurs twice; else nothing."""
     codes = _codes(frame, hidden)
     where = _codes(frame, places)
     several = bool(hidden) and bool((codes.groupby(list(where.to_numpy().T)).nunique() > 1).any(axis=None))
@@ -206,19 +206,21 @@ def _grid(cells: pd.DataFrame, axis: Names) -> tuple[pd.DataFrame, pd.DataFrame]
     seeds = over_seeds(cells)
     rows = cells[down].drop_duplicates().reset_index(drop=True)
     across = _sorted(cells[along].drop_duplicates().assign(line=0), ["line", *along])[along]
-    place = {
-        (tuple(map(plain_text, c[down])), tuple(map(plain_text, c[along]))): _cell(c, seeds)
-        for _, c in cells.iterrows()
-    }
-    at = [tuple(map(plain_text, row)) for row in rows.itertuples(index=False)]
+    place = {(_texts(c[down]), _texts(c[along])): _cell(c, seeds) for _, c in cells.iterrows()}
+    at = [_texts(row) for row in rows.itertuples(index=False)]
     columns = {
         ", ".join(_with_unit(n, v, named=True) for n, v in zip(along, value, strict=True) if _is_there(v, along)): [
-            place.get((row, tuple(map(plain_text, value))), "") for row in at
+            place.get((row, _texts(value)), "") for row in at
         ]
         for value in across.itertuples(index=False)
     }
     labels = {UNITS.get(name, (name, ""))[0]: [_with_unit(name, value) for value in rows[name]] for name in down}
     return pd.DataFrame(labels), pd.DataFrame(columns)
+
+
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
+    """Return values as text, to tell places apart by."""
+    return tuple(map(plain_text, values))
 
 
 def _with_unit(name: str, value: object, named: bool = False) -> str:

@@ -76,6 +76,8 @@ class Kind:
     """Panels beside each other, at most."""
     wide: bool = False
     """Whether one panel alone takes two columns of a page."""
+    of_y: bool = True
+    """Whether what it shows is the number `y` of a request."""
     shared: bool = True
     """Whether the panels have the same axes."""
     finish: Callable[[Figure, pd.DataFrame, Plot], None] = lambda figure, cells, plot: None

@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from experiments.results import configuration
 from experiments.sheet import intervals
 from experiments.study import Study
 from experiments.table import means
@@ -38,17 +37,10 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: no run has measured any.
     """
-    runs = study.runs[study.runs["status"] == "done"]
-    fields = ["variant", "hash", *(name for name in configuration(runs) if name != "hash")]
-    summaries = {run.hash: run.summary or {} for run in study.stored}
-    rows = [
-        {**of, **row}
-        for of in runs[list(dict.fromkeys(fields))].to_dict("records")
-        for row in _rows(summaries[of["hash"]].get("bounds"))
-    ]
+    rows = [{"hash": run.hash, **row} for run in study.stored for row in _rows((run.summary or {}).get("bounds"))]
     if not rows:
         raise ConfigError("kind: no run of the study has measured bounds; those of convergence-bound do")
-    return means(pd.DataFrame(rows), ["line", "variant", "round"], CHANGE)
+    return means(study.of_runs(rows), ["line", "variant", "round"], CHANGE)
 
 
 def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
@@ -104,6 +96,7 @@ BOUNDS = Kind(
     facet="variant",
     columns=1,
     shared=False,
+    of_y=False,
 )
 CONVERGENCE_BOUND = Drawing("convergence-bound", "convergence-bound", Plot(kind="bounds"), shows=("channel.snr_db",))
 """The figure of the experiment of the same name."""

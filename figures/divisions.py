@@ -98,4 +98,5 @@ DIVISIONS = Kind(
     takes=("y",),
     height=height,
     finish=sized,
+    of_y=False,
 )

@@ -114,4 +114,5 @@ EMBEDDING = Kind(
     height=lambda cells, plot: 1.95,
     columns=3,
     shared=False,
+    of_y=False,
 )

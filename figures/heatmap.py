@@ -160,4 +160,5 @@ CONFUSION = Kind(
     height=confusion_height,
     columns=3,
     finish=scale,
+    of_y=False,
 )

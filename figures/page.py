@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.names import NAMED
+from experiments.names import NAMED, is_share, metric_name
 from experiments.registry import experiment
 from experiments.sheet import Sheet
 from experiments.study import Study
@@ -56,7 +56,7 @@ def page(
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
     paper = {"Paper item": source.paper} if source else {}
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
-    unit = "" if plot.kind == "bounds" else " (accuracy as a fraction of 1)"
+    unit = f" ({metric_name(plot.y)} as a fraction of 1)" if KINDS[str(plot.kind)].of_y and is_share(plot.y) else ""
     facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     commands = [record[name] for name in ("command", "plot") if name in record]
     title = source.title if source else KINDS[str(plot.kind)].title

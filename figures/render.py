@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.papers import PAPERS
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.study import Study, study
 from figures.base import Drawing, Measured, Plot
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RENDERED = Path("figures") / "rendered"
-PAPERS = {"letter": "fedcl-letter", **{name: name for name in ("fedcosr", "fedcrl", "fedcrc", "repper")}}
-"""What names of experiments begin with -> the paper's name."""
+OF_PAPER = {paper.removeprefix("fedcl-"): paper for paper in PAPERS}
+"""What names of experiments begin with -> the paper's name: those of the FedCL letter with `letter`."""
 
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
@@ -120,7 +121,7 @@ def _spelled(folder: str, wanted: Plot) -> str:
 
 def _usual(experiment: str, scale: str) -> Path:
     """Return the folder of an experiment's figures where none is asked for."""
-    return RENDERED / PAPERS.get(experiment.partition("-")[0], "") / scale
+    return RENDERED / OF_PAPER.get(experiment.partition("-")[0], "") / scale
 
 
 def _largest_scale(name: str) -> Path:

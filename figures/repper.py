@@ -13,7 +13,6 @@ import pandas as pd
 
 from experiments.class_groups import GROUPS
 from experiments.names import METHODS
-from experiments.results import configuration
 from experiments.stored import Stored
 from experiments.study import Study
 from experiments.table import means
@@ -126,18 +125,13 @@ def by_rank(study: Study, plot: Plot) -> pd.DataFrame:
         ConfigError: a run kept no matrices.
     """
     rows = [row for run in _done(study) for row in _ranked(run)]
-    frame = pd.DataFrame(rows).merge(study.runs[["hash", "seed", *configuration(study.runs)]].loc[:, _once], on="hash")
+    frame = study.of_runs(rows)
     whole = frame.groupby(["hash", RANK], sort=False)["accuracy"].transform("mean")
     mean = frame.assign(accuracy=whole).drop_duplicates(["hash", RANK]).assign(**{WHOSE: EVERYONE})
     clients = frame[(frame["seed"] == 0) & (frame[CLIENT] < SHOWN)]
     shown = pd.concat([mean, clients.assign(**{WHOSE: clients[CLIENT].map("client {}".format)})])
     order = [WHOSE, RANK]
     return pd.concat([means(part, ["variant", *order], "accuracy") for _, part in shown.groupby(WHOSE, sort=False)])
-
-
-def _once(frame: pd.DataFrame) -> np.ndarray:
-    """Return which columns of a table are no repetition of others."""
-    return ~frame.columns.duplicated()
 
 
 def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
@@ -152,7 +146,7 @@ def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
             if matrix[c].sum():
                 share = float(matrix[c, c] / matrix[c].sum())
                 place = {CLIENT: int(client), RANK: rank, "accuracy": share}
-                yield {"hash": run.hash, "variant": run.variant, **place}
+                yield {"hash": run.hash, **place}
 
 
 def of_ranks(cells: pd.DataFrame, plot: Plot) -> str:
@@ -188,8 +182,7 @@ def of_newcomers(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"results: {run.variant} had no new clients")
         each = each if study.runs["seed"].nunique() == 1 else sorted(each)
         rows += [{"hash": run.hash, CLIENT: i, "accuracy": value} for i, value in enumerate(each)]
-    runs = study.runs[["hash", "variant", "seed", *configuration(study.runs)]].loc[:, _once]
-    return means(pd.DataFrame(rows).merge(runs, on="hash"), ["variant", CLIENT], "accuracy")
+    return means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
 
 
 def of_each(cells: pd.DataFrame, plot: Plot) -> str:
@@ -224,8 +217,7 @@ def of_gradients(study: Study, plot: Plot) -> pd.DataFrame:
                 for loss, name in LOSSES.items():
                     relative = numbers[f"{loss}_share"] / numbers["image_share"]
                     rows.append({**place, LOSS: name, plot.y: relative})
-    runs = study.runs[["hash", "seed", *configuration(study.runs)]].loc[:, _once]
-    cells = means(pd.DataFrame(rows).merge(runs, on="hash"), [MODEL, LOSS, THIRD], plot.y)
+    cells = means(study.of_runs(rows), [MODEL, LOSS, THIRD], plot.y)
     return cells.sort_values(THIRD, key=lambda column: column.map(GROUPS.index), kind="stable", ignore_index=True)
 
 
