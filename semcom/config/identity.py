@@ -24,6 +24,7 @@ NOT_IDENTITY = (
 LATER: Mapping[str, Any] = {
     "data.size": 32,
     "channel.options.power": "normalised",
+    "hyper.average_encoder": False,
     "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""

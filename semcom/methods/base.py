@@ -46,7 +46,7 @@ class Method(ABC):
     preset: ClassVar[Mapping[str, Any]] = {}
     averages: tuple[str, ...] = ()
     split: ClassVar[bool] = False
-    exchanges: ClassVar[bool] = True
+    exchanges: bool = True
     finishing: ClassVar[Mapping[str, Any] | None] = None
     tunes: Prefix = ()
     unused: tuple[str, ...] = ()

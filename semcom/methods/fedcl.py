@@ -14,7 +14,8 @@ so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negativ
 it is unbounded below and the centroids grow without end, so `infonce` is offered beside it. Their mean norm is logged,
 and a run warns when the regulariser dominates the loss.
 
-Departures: the sum over clients in Eq. 9 is their mean.
+Departures: the sum over clients in Eq. 9 is their mean. `average_encoder` is not the letter's: its encoders are
+personal, and no model crosses the air.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ class FedCL(Method):
         """Number of first rounds without the regulariser."""
         average_decoder: bool = True
         """Average of the decoder instances after each round (Eq. 5); without it each client has its own."""
+        average_encoder: bool = False
+        """Average of the encoders too, which then cross the air; in the letter they stay with their clients."""
         source: Literal["training", "pass"] = "training"
         """Source of local centroids (Eq. 7): the features received in training, or a pass of their own."""
 
@@ -116,7 +119,9 @@ class FedCL(Method):
 
     def __init__(self, hyper: FedCL.Hyper) -> None:
         super().__init__(hyper)
-        self.averages = ("head.",) if hyper.average_decoder else ()
+        decoder = ("head.",) if hyper.average_decoder else ()
+        self.shared: tuple[str, ...] = ("encoder.",) if hyper.average_encoder else ()
+        self.averages, self.exchanges = (*self.shared, *decoder), bool(self.shared)
 
     def setup(self, world: World) -> FedCL.State:
         """Start from own encoders, a common decoder and the SCG.
@@ -146,11 +151,12 @@ class FedCL(Method):
         centroids, known = state.centroids.values, world.tensor(state.centroids.known)
         common = {"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)}
         given = Given(common=common, carry=carry(world, len(ids)))
-        fitted = world.fit(state.model.select(ids), self.objective, given=given)
+        fitted = world.fit(world.air.down(state.model.select(ids), self.shared), self.objective, given=given)
         self._warn(fitted.log, world)
         if world.round == 1 and self.hyper.warmup >= world.config.train.rounds:
             world.warn("warmup", f"method.warmup: {self.hyper.warmup} rounds leave none with the regulariser")
-        trained, means, counts = fitted.models, class_means(**fitted.carried), fitted.carried["counts"]
+        means, counts = class_means(**fitted.carried), fitted.carried["counts"]
+        trained = world.air.up(fitted.models, self.shared)
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
         model = state.model.put(trained).share(average(trained, self.averages, world.weights(ids)))

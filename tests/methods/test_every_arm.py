@@ -94,6 +94,7 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
         ("scg_lr", 0.1, {}),
         ("warmup", 1, {}),
         ("average_decoder", False, {}),
+        ("average_encoder", True, {}),
         ("source", "pass", {}),
     ],
 }

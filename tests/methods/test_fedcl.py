@@ -205,6 +205,17 @@ def test_without_averaging_either_it_is_local() -> None:
     assert gap(ours, play("local", n=3, **IDEAL).model) == 0
 
 
+def test_with_the_encoders_averaged_too_it_is_fedavg() -> None:
+    """The weights, and what crosses the air: FedCL's features and gradients, and models of which the encoder is sent."""
+    ours = play("fedcl", n=3, hyper={"lam": 0.0, "average_encoder": True}, **IDEAL).model
+    assert gap(ours, play("fedavg", n=3, **IDEAL).model) == 0
+
+
+def test_with_the_encoders_averaged_alone_it_is_fedper() -> None:
+    values = {"lam": 0.0, "average_encoder": True, "average_decoder": False}
+    assert gap(play("fedcl", n=3, hyper=values, **IDEAL).model, play("fedper", n=3, **IDEAL).model) == 0
+
+
 def test_plain_means_are_fedproto() -> None:
     values = {"lam": 0.7, "average_decoder": False, "centroids": "mean", "reduction": "mean"}
     ours = play("fedcl", n=3, hyper=values, **IDEAL)
@@ -255,6 +266,21 @@ def test_traffic() -> None:
         assert (up.floats, down.floats) == (passes * visited * d, visited * d)
         assert up.bits == pytest.approx(passes * visited * np.log2(3))
         assert down.uses == visited * d / 2
+
+
+def test_averaged_encoders_cross_the_air() -> None:
+    """Both ways, with parameters and buffers, once a round for each client; without errors or noisy, as others' do."""
+    for parameters in ("ideal", "analog"):
+        both = [
+            world("fedcl", hyper={"average_encoder": on}, air={"parameters": parameters} if on else {})
+            for on in (False, True)
+        ]
+        models = [rounds(w)[0].model for w in both]
+        encoder = sum(t[0].numel() for name, t in models[0].named().items() if name.startswith("encoder."))
+        for way in ("up", "down"):
+            without, sent = (w.air.totals[way] for w in both)
+            assert sent.floats - without.floats == 3 * encoder > 0
+            assert sent.bits - without.bits == pytest.approx(3 * 32 * encoder if parameters == "ideal" else 0)
 
 
 @pytest.mark.parametrize(
