@@ -3,7 +3,8 @@
 Methods that share nothing, prototypes, heads, a generator of centroids, or the encoder, at 9 dB: the map is over images
 per class, classes per client and clients. All runs have the same number of local steps, 15 in each of 30 rounds, those
 of 300 images in batches of 20; with fewer images a step sees them more often. `fedcl with mean centroids` has the plain
-mean of the clients' centroids in the place of the generator's.
+mean of the clients' centroids in the place of the generator's, `fedcl with a common encoder` averages the encoders too,
+which then cross the air, and `fedcl with both` has both.
 
     semcom sweep letter-regime --scale small
     semcom compare results/letter-regime-small
@@ -34,8 +35,10 @@ VARIANTS = (
     *("local", "fedproto", "lg_fedavg", "fedgh", "fedcl"),
     Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
     "fedper",
+    Variant("fedcl with a common encoder", "fedcl", {"hyper.average_encoder": True}),
+    Variant("fedcl with both", "fedcl", {"hyper.centroids": "mean", "hyper.average_encoder": True}),
 )
-"""What shares nothing, prototypes, heads, a generator of centroids, or the encoder."""
+"""What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
 
 
 def _grid(scale: str) -> Grid:
@@ -51,5 +54,6 @@ LETTER_REGIME = Experiment(
     variants=VARIANTS,
     scales=each_scale(_grid),
     axis="partition.shots",
+    figures=("letter-regime", "letter-regime-uses"),
 )
 """The map."""

@@ -61,7 +61,7 @@ FIELDS = {
     "model.encoder": ("encoder", ""),
     "rank": ("class of a client, most frequent first", ""),
     "third": ("classes", ""),
-    **dict.fromkeys(("setting", "whose", "model", "loss"), ("", "")),
+    **dict.fromkeys(("setting", "whose", "model", "loss", "place", "rival", "level"), ("", "")),
     "uses": ("channel uses", ""),
     "airtime_s": ("airtime", " s"),
     "energy_j": ("energy", " J"),

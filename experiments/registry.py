@@ -14,6 +14,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     "experiment",
     {
         "arms-small": "experiments.arms_small:ARMS_SMALL",
+        "collaboration": "experiments.collaboration:COLLABORATION",
         "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
         "demo": "experiments.demo:DEMO",
         "fedcosr-fig4": "experiments.fedcosr:FIG4",

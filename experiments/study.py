@@ -206,6 +206,24 @@ class Study:
         names = part._known(part.variants if variants is None else variants)
         return pairs.compare(part._cells(), part.axes, list(combinations(names, 2)), view, metric)
 
+    def gains(
+        self, over: str, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
+    ) -> Comparisons:
+        """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
+
+        Args:
+            over: the variant that is subtracted.
+            at: as of `compare`; there may be several points.
+            view: as of `compare`.
+            metric: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare_all`.
+        """
+        part = self.where(at or {})
+        first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        return pairs.compare(part._cells(), part.axes, [(other, first) for other in others], view, metric)
+
     def mean(
         self,
         by: Sequence[str] | None = None,

@@ -37,6 +37,8 @@ class Plot:
     """Field -> value, see `Study.where`."""
     view: str | None = None
     """Name of a view (None: the headline of each run)."""
+    over: str | None = None
+    """Method or variant that others are compared with (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
     broken: Broken = "auto"
@@ -61,7 +63,7 @@ class Kind:
     caption: Callable[[pd.DataFrame, Plot], str]
     """Function from the numbers to a text on them: what is plotted, what bars and bands mean."""
     takes: tuple[str, ...] = ()
-    """Fields of a request, of x, y, hue, window and broken, that it takes."""
+    """Fields of a request, of x, y, hue, over, window and broken, that it takes."""
     x: str | None = None
     """The abscissa where none is asked for."""
     hue: str | None = None
@@ -74,8 +76,6 @@ class Kind:
     """Function from the number of hues to their looks (None: lines)."""
     columns: int = 2
     """Panels beside each other, at most."""
-    wide: bool = False
-    """Whether one panel alone takes two columns of a page."""
     of_y: bool = True
     """Whether what it shows is the number `y` of a request."""
     shared: bool = True
@@ -100,6 +100,8 @@ class Drawing:
     """Function to the text on them (None: that of the request's kind)."""
     shows: tuple[str, ...] = ()
     """Varied fields that it has a place for (none: those of the request)."""
+    finish: Callable[[Figure, pd.DataFrame], None] | None = None
+    """Function that adds what this figure alone has, such as lines at printed values (None: nothing)."""
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -44,9 +44,9 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     axes.set_xlabel(field_label(str(plot.x)))
 
 
-def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]]) -> None:
+def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
     """Draw a table of numbers as colours, with texts in the cells where there is room."""
-    axes.imshow(np.ma.masked_invalid(values), cmap=MAP, aspect="auto")
+    axes.imshow(np.ma.masked_invalid(values), cmap=colours, aspect="auto")
     axes.grid(False)
     axes.tick_params(length=0)
     if values.shape[1] > WRITTEN:
@@ -61,15 +61,26 @@ def _texts(values: np.ndarray, share: bool) -> list[list[str]]:
 
 
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Give all panels one colour scale, show it beside them, and choose inks that stand out."""
+    """Give all panels one colour scale, and show it beside them."""
+    ends = float(cells["mean"].min()), float(cells["mean"].max())
+    colour_bar(figure, ends, _scale_label(plot), is_share(plot.y) or plot.kind == "confusion")
+
+
+def colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
+    """Give all panels one colour scale, show it beside them, and choose inks that stand out.
+
+    Args:
+        figure: with a `matrix` in each panel.
+        ends: the values at both ends of the scale.
+        label: of the scale.
+        percent: whether shares are written in percent at it.
+    """
     axes = figure.axes
     images = [each.images[0] for each in axes]
     for image in images:
-        image.set_clim(float(cells["mean"].min()), float(cells["mean"].max()))
-    bar = figure.colorbar(
-        images[0], ax=axes, label=_scale_label(plot), pad=0.02, aspect=0.8 * figure.get_figheight() / BAR
-    )
-    if is_share(plot.y) or plot.kind == "confusion":
+        image.set_clim(*ends)
+    bar = figure.colorbar(images[0], ax=axes, label=label, pad=0.02, aspect=0.8 * figure.get_figheight() / BAR)
+    if percent:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     for each in axes:
         _ink(each)

@@ -21,6 +21,7 @@ from figures.classes import CLASSES, CLIENTS
 from figures.curves import CURVES
 from figures.divisions import DIVISIONS
 from figures.embedding import EMBEDDING
+from figures.gain import GAIN, OVER
 from figures.heatmap import CONFUSION, HEATMAP
 from figures.lines import LINES
 from figures.pareto import PARETO
@@ -32,6 +33,7 @@ KINDS: Mapping[str, Kind] = {
     "bars": BARS,
     "dots": DOTS,
     "heatmap": HEATMAP,
+    "gain": GAIN,
     "clients": CLIENTS,
     "classes": CLASSES,
     "confusion": CONFUSION,
@@ -41,6 +43,8 @@ KINDS: Mapping[str, Kind] = {
     "bounds": BOUNDS,
 }
 """Kinds of figures by name."""
+TAKEN = ("x", "y", "hue", "over", "window", "broken")
+"""Fields of a request that not every kind takes."""
 OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
 """Abscissa that is no field of a configuration -> its kind."""
 
@@ -64,6 +68,7 @@ def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     hue = hue or (("variant" if x not in NAMED else None) if rows else kind.hue)
     plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
     plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
+    plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
     _check(plot)
     return part.along([name for name in plot.fields if name not in (*OF_X, TEST)]), plot
 
@@ -90,7 +95,7 @@ def _check_taken(plot: Plot, kind: Kind) -> None:
     """Raise ConfigError for something that the kind does not take."""
     for each in fields(Plot):
         given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
-        if each.name in ("x", "y", "hue", "window", "broken") and given != usual and each.name not in kind.takes:
+        if each.name in TAKEN and given != usual and each.name not in kind.takes:
             raise ConfigError(f"{each.name}: {given!r} has no effect on {plot.kind}; leave it out")
     only = {name for name, of in OF_X.items() if of == plot.kind}
     if plot.x is not None and only and plot.x not in only:

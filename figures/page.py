@@ -31,8 +31,8 @@ SETTING = {
     "train.lr": "rate",
 }
 """Columns of the setting -> their names on the page."""
-UNREAD = ("curves", "confusion", "divisions", "embedding", "bounds")
-"""Kinds whose numbers are too many for a table on the page."""
+UNREAD = ("gain", "curves", "confusion", "divisions", "embedding", "bounds")
+"""Kinds whose numbers are too many for a table on the page, or stand in the figure."""
 SHOTS = ("partition.ways", "partition.shots")
 """Those of them that belong to the partition `shots` alone."""
 

@@ -16,6 +16,7 @@ FIGURES: Registry[AnyFigure] = Registry(
     "figure",
     {
         "arms-small": "figures.named:ARMS_SMALL",
+        "collaboration": "figures.named:COLLABORATION",
         "convergence-bound": "figures.bounds:CONVERGENCE_BOUND",
         "demo": "figures.named:DEMO",
         "fedcosr-fig4": "figures.named:FEDCOSR_FIG4",
@@ -39,6 +40,9 @@ FIGURES: Registry[AnyFigure] = Registry(
         "letter-fig3a": "figures.named:LETTER_FIG3A",
         "letter-fig3b": "figures.named:LETTER_FIG3B",
         "letter-fig4": "figures.named:LETTER_FIG4",
+        "letter-lead": "figures.letter:LETTER_LEAD",
+        "letter-regime": "figures.letter:LETTER_REGIME",
+        "letter-regime-uses": "figures.letter:LETTER_REGIME_USES",
         "repper-fig1": "figures.repper:FIG1",
         "repper-fig3": "figures.named:REPPER_FIG3",
         "repper-fig4": "figures.repper:FIG4",

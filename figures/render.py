@@ -96,6 +96,8 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
     with style.ieee():
         figure = drawn(numbers, request)
+        if chosen.finish is not None:
+            chosen.finish(figure, numbers)
         return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)
 
 

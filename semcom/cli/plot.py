@@ -16,6 +16,7 @@ Kind = Literal[
     "bars",
     "dots",
     "heatmap",
+    "gain",
     "clients",
     "classes",
     "confusion",
@@ -51,6 +52,8 @@ class PlotFlags:
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose numbers are shown (None: the first one of each method, its headline)."""
+    over: str | None = None
+    """Method or variant that the others are compared with, of gain (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
     broken: Literal["auto", "yes", "no"] = "auto"

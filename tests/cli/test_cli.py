@@ -172,7 +172,7 @@ BAD: list[tuple[str, str]] = [
     ("train", "method: none is given; known are local, fedavg, fedprox,"),
     ("train --clients 3", "method: none is given"),
     ("train fedlc", "method: 'fedlc' is unknown: did you mean 'fedcl'?"),
-    ("sweep", "experiment: none is given; known are arms-small, convergence-bound, demo"),
+    ("sweep", "experiment: none is given; known are arms-small, collaboration, convergence-bound, demo"),
     ("sweep dmo", "experiment: 'dmo' is unknown: did you mean 'demo'?"),
     ("sweep demo --scale huge", "scale: demo has no scale 'huge'; it has smoke"),
     ("sweep demo --scale paper", "scale: demo has no scale 'paper'; it has smoke"),

@@ -69,7 +69,7 @@ def test_set_fields_merges_hyperparameters() -> None:
 def test_unknown_names_list_the_known() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, convergence-bound, ",
+        match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, collaboration, ",
     ):
         experiment("letter-fig2")
     with pytest.raises(ConfigError, match=r"^scale: demo has no scale 'paper'; it has smoke$"):

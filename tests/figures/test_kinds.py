@@ -237,3 +237,29 @@ def test_what_is_refused(whole: Study, fields: dict[str, Any], error: str) -> No
 
 def test_every_kind_says_what_it_shows() -> None:
     assert all(kind.title and kind.title[0].islower() for kind in KINDS.values())
+
+
+def test_gains_are_paired_differences_with_their_intervals(whole: Study) -> None:
+    """FedCL over FedProto: 2 points, less 0.02 a seed; the interval is that of the seeds' differences."""
+    cells, figure, plot = shown(whole, kind="gain", x=SNR, over="fedproto")
+    assert list(dict.fromkeys(cells["variant"])) == ["fedavg", "fedcl"] and set(cells["n"]) == {3}
+    one = cells.set_index(["variant", SNR]).loc["fedcl", 9]
+    assert one["mean"] == pytest.approx(0.02)
+    assert one["high"] - one["mean"] == pytest.approx(4.302653 * 0.0002 / np.sqrt(3), rel=1e-5)
+    compared = whole.compare("fedcl", "fedproto", at=ONE)
+    assert (one["mean"], one["low"], one["high"]) == (compared.difference, compared.low, compared.high)
+    axes = figure.axes[0]
+    texts = {text.get_position(): (text.get_text(), text.get_fontweight()) for text in axes.texts}
+    assert texts[1, 1] == ("+2.0 ± 0.0", "bold") and texts[0, 0] == ("-22.0 ± 0.0", "bold")
+    assert axes.images[0].get_clim() == pytest.approx((-0.1, 0.1)), "white is zero"
+    assert "(paired t over 3 seeds)" in KINDS["gain"].caption(cells, plot)
+    assert "minus that of FedProto in percentage points" in KINDS["gain"].caption(cells, plot)
+
+
+def test_gains_are_refused_without_the_other_method_or_over_what_varies(whole: Study) -> None:
+    with pytest.raises(ConfigError, match=r"^compare: 'local' is not in the study; there are fedavg, fedcl, fedproto$"):
+        shown(whole, kind="gain", x=SNR)
+    with pytest.raises(ConfigError, match=rf"^{SNR}: its values would be shown as one; give one with --at, or --facet"):
+        shown(whole, kind="gain", x="partition.ways", over="fedavg")
+    with pytest.raises(ConfigError, match=r"^over: 'fedavg' has no effect on lines; leave it out$"):
+        shown(whole, kind="lines", x=SNR, over="fedavg")

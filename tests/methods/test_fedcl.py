@@ -206,7 +206,6 @@ def test_without_averaging_either_it_is_local() -> None:
 
 
 def test_with_the_encoders_averaged_too_it_is_fedavg() -> None:
-    """The weights, and what crosses the air: FedCL's features and gradients, and models of which the encoder is sent."""
     ours = play("fedcl", n=3, hyper={"lam": 0.0, "average_encoder": True}, **IDEAL).model
     assert gap(ours, play("fedavg", n=3, **IDEAL).model) == 0
 

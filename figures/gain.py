@@ -1,0 +1,103 @@
+"""What each method gains over one of them: paired differences as colours, with their intervals in the cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.names import field_label, is_share, metric_name, value_label
+from experiments.study import Study
+from figures.base import Kind, Plot, Styles
+from figures.heatmap import colour_bar, height, matrix
+from semcom.config import ConfigError
+
+MAP = "RdBu"
+"""Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
+LEAST = 0.1
+"""Gain at which the scale of a share ends at the least; losses may be larger, and are as dark as its end."""
+OVER = "local"
+"""The method that others are compared with where none is asked for."""
+
+
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the paired differences, first minus `over`, a row for each method and place.
+
+    Returns:
+        Columns: variant, the abscissa and panels, mean, low, high (95 % interval), n (seeds), interval (what it is
+        over, in words), p_holm (after Holm's correction over all cells), supported (whether a difference can be told).
+
+    Raises:
+        ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
+    """
+    found = gains(study, plot)
+    cells = found.groupby(list(plot.fields), dropna=False)
+    hidden = (name for name in study.axes if name not in plot.fields and (cells[name].nunique(dropna=False) > 1).any())
+    if name := next(hidden, None):
+        raise ConfigError(f"{name}: its values would be shown as one; give one with --at, or --facet {name}")
+    return found.drop(columns=[name for name in study.axes if name not in plot.fields])
+
+
+def gains(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have."""
+    found = study.gains(str(plot.over), view=plot.view, metric=plot.y).frame
+    found = found.rename(columns={"first": "variant", "difference": "mean", "procedure": "interval"})
+    own = ["mean", "low", "high", "n", "interval", "p_holm", "supported"]
+    return found.assign(n=found["seeds"].map(len))[["variant", *study.axes, *own]]
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
+    rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
+    if pd.api.types.is_numeric_dtype(cells[plot.x]):
+        columns = sorted(columns)
+    place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
+    found = [[place.get((r, c), {}) for c in columns] for r in rows]
+    values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
+    matrix(axes, values, [[_text(cell, is_share(plot.y)) if cell else "" for cell in row] for row in found], MAP)
+    for text in axes.texts:
+        column, row = (round(value) for value in text.get_position())
+        text.set_fontweight("bold" if found[row][column]["supported"] else "normal")
+    axes.set_xticks(range(len(columns)), [value_label(str(plot.x), c) for c in columns])
+    axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
+    axes.set_xlabel(field_label(str(plot.x)))
+
+
+def _text(cell: dict[str, float], share: bool) -> str:
+    """Return a difference with its sign, and the larger half of its interval."""
+    times, digits = (100, ".1f") if share else (1, ".2g")
+    half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])
+    around = "" if np.isnan(half) else f" ± {times * half:{digits}}"
+    return f"{times * cell['mean']:+{digits}}{around}"
+
+
+def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
+    share = is_share(plot.y)
+    most = max(float(cells["mean"].max()), LEAST if share else 0) or float(cells["mean"].abs().max()) or 1.0
+    label = f"Gain over {value_label('variant', plot.over)}{' (points)' if share else ''}"
+    colour_bar(figure, (-most, most), label, share)
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the cells are."""
+    unit = " in percentage points" if is_share(plot.y) else ""
+    made = "; ".join(dict.fromkeys(cells["interval"]))
+    return (
+        f"Test {metric_name(plot.y)} of each method minus that of {value_label('variant', plot.over)}{unit}, runs "
+        f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
+        "is outside its interval, and p < 0.05 after Holm's correction over all cells)."
+    )
+
+
+GAIN = Kind(
+    title="what methods gain over one of them as colours, a row for each method, a column for each value of a field",
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    takes=("x", "y", "over"),
+    hue="variant",
+    height=height,
+    finish=scale,
+)

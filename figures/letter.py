@@ -1,0 +1,131 @@
+"""What FedCL's lead is made of, beside the letter's numbers, and where its idea pays."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.letter_lead import BASE, STATED, effects
+from experiments.letter_regime import PLACE as FIELDS
+from experiments.names import METHODS
+from experiments.study import Study
+from figures.base import Drawing, Plot
+from figures.gain import gains
+from semcom.config import ConfigError
+
+LEVEL, RIVAL, LEAD = "level", "rival", "lead"
+PLACE, USES = "place", "uses"
+DOUBTLESS = "told"
+"""Column that says whether the interval of a level's effect excludes zero."""
+
+
+def leads(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the lead under each level with its interval, a row for each level and rival that has one.
+
+    Returns:
+        Columns: rival, level, mean, low, high (the lead in points), n (seeds), effect, effect_low, effect_high, told.
+
+    Raises:
+        ConfigError: FedCL and a rival have not both finished a run of any level.
+    """
+    found = effects(study.runs).dropna(subset=["lead"])
+    if found.empty:
+        raise ConfigError("results: FedCL and another arm have not both finished a run of any level")
+    whole = found.rename(columns={"low": "effect_low", "high": "effect_high"})
+    whole = whole.rename(columns={"lead": "mean", "lead_low": "low", "lead_high": "high", "seeds": "n"})
+    names = [
+        BASE if not level else f"{factor}: {level}"
+        for factor, level in zip(found["factor"], found["level"], strict=True)
+    ]
+    told = (whole["effect_low"] > 0) | (whole["effect_high"] < 0)
+    rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told, RIVAL: rivals})
+    return cells[[RIVAL, LEVEL, "mean", "low", "high", "n", "effect", "effect_low", "effect_high", DOUBTLESS]]
+
+
+def stated(figure: Figure, cells: pd.DataFrame) -> None:
+    """Draw lines at the letter's leads, and rings around leads that differ from the base's."""
+    levels = list(dict.fromkeys(cells[LEVEL]))[::-1]  # from below
+    for axes, (rival, part) in zip(figure.axes, cells.groupby(RIVAL, sort=False), strict=True):
+        axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
+        own = next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
+        for value, style in zip(own, (":", "--"), strict=True):
+            axes.axvline(value, color="black", linewidth=0.9, linestyle=style, zorder=0)
+        far = part[part[DOUBTLESS]]
+        axes.plot(far["mean"], far[LEVEL].map(levels.index), "o", markersize=8, fillstyle="none", color="black")
+        axes.set_xlabel("FedCL minus the other arm (points)")
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what marks, rings and lines are."""
+    return (
+        "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
+        f"changed; mean over {cells['n'].max()} seeds, paired, bars: 95 % intervals (Student's t). Rings: the lead "
+        "differs from the base's (the interval of the effect excludes 0; not corrected for the number of levels). "
+        "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."
+    )
+
+
+LETTER_LEAD = Drawing(
+    "letter-lead",
+    "letter-lead",
+    Plot(kind="dots", x=LEVEL, y=LEAD, facet=RIVAL),
+    numbers=leads,
+    caption=caption,
+    shows=("seed",),
+    finish=stated,
+)
+"""The figure of the screening."""
+
+
+# Where FedCL helps ----------------------------------------------------------------------------------------------------
+
+
+def by_place(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the gains over one method at each place of the map, see `figures.gain.gains`."""
+    return _placed(gains(study.along(FIELDS), plot))
+
+
+def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the same with the channel uses of the whole run, and whether no other method beats one in both."""
+    costs = _placed(study.along(FIELDS).pareto(USES)).rename(columns={"cost": USES})
+    return by_place(study, plot).merge(costs[["variant", PLACE, USES, "efficient"]], on=["variant", PLACE])
+
+
+def _placed(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return cells with one column for the joint fields of the map, in the place of theirs."""
+    q, m, k = FIELDS
+    names = [f"q {row[q]:g}, m {row[m]:g}, K {row[k]:g}" for row in cells.to_dict("records")]
+    return cells.assign(**{PLACE: names}).drop(columns=[q, m, k])
+
+
+def gained(figure: Figure, cells: pd.DataFrame) -> None:
+    """Name the ordinate, and draw a line where nothing is gained."""
+    for axes in figure.axes:
+        axes.axhline(0, color="0.5", linewidth=0.6, zorder=0)
+        if axes.get_ylabel():
+            axes.set_ylabel("Gain over Local (points)")
+
+
+LETTER_REGIME = Drawing(
+    "letter-regime",
+    "letter-regime",
+    Plot(kind="gain", x=PLACE, hue="variant", over="local"),
+    numbers=by_place,
+    shows=FIELDS,
+)
+"""The map of where FedCL helps."""
+LETTER_REGIME_USES = Drawing(
+    "letter-regime-uses",
+    "letter-regime",
+    Plot(kind="pareto", x=USES, hue="variant", facet=PLACE, over="local"),
+    numbers=by_uses,
+    caption=lambda cells, plot: (
+        "Gain over Local against the channel uses of the whole run, both ways, over all clients; runs are paired by "
+        "seed, bars: 95 % intervals (Student's t over seeds). Circled: no other method, Local included, is at least as "
+        "accurate at no higher cost (by the means); a step joins them."
+    ),
+    shows=FIELDS,
+    finish=gained,
+)
+"""The same over what crosses the air."""
