@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +77,9 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     whole = study(where)
     chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
     record = json.loads((where / SWEEP).read_text(encoding="utf-8")) if (where / SWEEP).is_file() else {}
-    shown = str(folder) if name is None else f"{folder} --name {name}"
-    return _draw(whole, chosen, {**record, "plot": _spelled(shown, wanted)}, out or where)
+    files = {"--name": name, "--out": None if out is None else str(out)}
+    words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
+    return _draw(whole, chosen, {**record, "plot": _spelled(words, wanted)}, out or where)
 
 
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -109,9 +110,9 @@ def _folder(out: Path | str | None) -> Path | None:
     return Path(out).expanduser()
 
 
-def _spelled(folder: str, wanted: Plot) -> str:
-    """Return the command that draws a request."""
-    usual, words = vars(Plot()), ["semcom", "plot", *folder.split(" ")]
+def _spelled(first: Sequence[str], wanted: Plot) -> str:
+    """Return the command that draws a request; `first` are its first words, of folder and files."""
+    usual, words = vars(Plot()), ["semcom", "plot", *first]
     for name, value in vars(wanted).items():
         if name == "at" and value:
             several = {n: v if isinstance(v, (list, tuple)) else [v] for n, v in value.items()}

@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from experiments.grid import TEST_SNR
 from experiments.repeat import changed
 from experiments.stored import Stored
 from experiments.study import Study
@@ -92,7 +93,15 @@ def _accuracy(study: Study, view: str | None) -> str:
     )
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
     said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
-    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}" if of else ""
+    where = _first_tests(study)
+    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}{where}" if of else ""
+
+
+def _first_tests(study: Study) -> str:
+    """Return at which of several test SNRs accuracies are; nothing where no run has several."""
+    lists = [str(run.fields.get(TEST_SNR)) for run in study.stored if "," in str(run.fields.get(TEST_SNR))]
+    firsts = dict.fromkeys(text.partition(",")[0] for text in lists)
+    return f"; of several test SNRs at the first, {' or '.join(firsts)} dB" if lists else ""
 
 
 def _intervals(study: Study) -> str:

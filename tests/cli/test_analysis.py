@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pandas as pd
@@ -28,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
     """What a command prints; it has to succeed."""
-    status = cli.main(line.split())
+    status = cli.main(shlex.split(line))
     done = capsys.readouterr()
     assert status == 0, done.err
     return done.out.splitlines()

@@ -33,14 +33,18 @@ def test_plot_writes_picture_numbers_and_page(folder: Path, capsys: pytest.Captu
 
 
 def test_the_command_on_the_page_draws_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    told(capsys, "plot s --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1 --name a")
-    command = Path("s/a.md").read_text().rpartition("```sh\n")[2].splitlines()[0]
-    assert command == (
-        "semcom plot s --name a --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1"
+    told(
+        capsys,
+        "plot s --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1 --name a --out 'my figures'",
     )
-    first = Path("s/a.csv").read_bytes()
-    Path("s/a.csv").unlink()
-    assert cli.main(shlex.split(command)[1:]) == 0 and Path("s/a.csv").read_bytes() == first
+    command = Path("my figures/a.md").read_text().rpartition("```sh\n")[2].splitlines()[0]
+    assert command == (
+        "semcom plot s --name a --out 'my figures' --kind dots --x method --hue channel.snr_db "
+        "--at method=fedcl,fedavg seed=0,1"
+    )
+    first = Path("my figures/a.csv").read_bytes()
+    Path("my figures/a.csv").unlink()
+    assert cli.main(shlex.split(command)[1:]) == 0 and Path("my figures/a.csv").read_bytes() == first
 
 
 def test_flags_are_the_fields_of_a_request() -> None:
