@@ -33,10 +33,8 @@ def test_plot_writes_picture_numbers_and_page(folder: Path, capsys: pytest.Captu
 
 
 def test_the_command_on_the_page_draws_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    told(
-        capsys,
-        "plot s --kind dots --x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1 --name a --out 'my figures'",
-    )
+    points = "--x method --hue channel.snr_db --at method=fedcl,fedavg seed=0,1"
+    told(capsys, f"plot s --kind dots {points} --name a --out 'my figures'")
     command = Path("my figures/a.md").read_text().rpartition("```sh\n")[2].splitlines()[0]
     assert command == (
         "semcom plot s --name a --out 'my figures' --kind dots --x method --hue channel.snr_db "
