@@ -159,6 +159,21 @@ def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def strongest(found: pd.DataFrame) -> list[str]:
+    """Return the titles of the two levels, of different factors, that move either lead most, by the protocol's rule.
+
+    Args:
+        found: what `effects` returned.
+
+    Returns:
+        At most two, the stronger first: of those whose interval excludes zero, and which have runs of their own.
+    """
+    told = found[((found["low"] > 0) | (found["high"] < 0)) & (found["level"] != PROTOTYPE)]
+    order = told.assign(size=told["effect"].abs()).sort_values("size", ascending=False, kind="stable")
+    first = order.drop_duplicates("factor").head(2)
+    return [f"{factor}: {level}" for factor, level in zip(first["factor"], first["level"], strict=True)]
+
+
 def _seeds(values: pd.Series, variant: str) -> pd.Series:
     """Return a variant's values by seed; none where it has no runs."""
     known = variant in values.index.get_level_values("variant")
@@ -180,3 +195,4 @@ def _row(factor: str, level: str, rival: str, lead: pd.Series, start: pd.Series 
 if __name__ == "__main__":
     found = effects(stored_table(sys.argv[1]))
     print(markdown(found.map(lambda v: f"{v:.1f}" if isinstance(v, float) else str(v))))
+    print(f"\nto be combined and confirmed: {' and '.join(strongest(found)) or 'none'}")

@@ -52,6 +52,22 @@ def frame(values: dict[str, list[float]], **more: object) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def test_the_strongest_levels_are_of_two_factors_and_told_from_zero() -> None:
+    """Not the largest one, whose interval contains zero; not another level of the first one's factor; no view."""
+    rows = [
+        ("a", "1", "fedproto", 9.0, -1.0, 19.0),
+        ("b", "1", "fedavg", -8.0, -9.0, -7.0),
+        ("b", "2", "fedavg", 7.0, 6.0, 8.0),
+        ("view of FedProto", lead.PROTOTYPE, "fedproto", 6.0, 5.0, 7.0),
+        ("c", "1", "fedproto", 5.0, 4.0, 6.0),
+        ("d", "1", "fedproto", 4.0, 3.0, 5.0),
+        (BASE, "", "fedproto", math.nan, math.nan, math.nan),
+    ]
+    frame_ = pd.DataFrame(rows, columns=["factor", "level", "rival", "effect", "low", "high"])
+    assert lead.strongest(frame_) == ["b: 1", "c: 1"]
+    assert lead.strongest(frame_[frame_["factor"].isin(["a", BASE])]) == []
+
+
 def test_effects_by_hand() -> None:
     """In the base FedCL leads by 2, 2 and 5 points over FedProto; with free power by 5, 6 and 7: effects of 3, 4, 2."""
     found = effects(
