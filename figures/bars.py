@@ -103,6 +103,7 @@ BARS = Kind(
     _TAKES,
     height=height,
     styles=bar_styles,
+    rows="x",
 )
 DOTS = Kind(
     "dots, a row for each method or value, on an axis that shows the variation",
@@ -111,4 +112,5 @@ DOTS = Kind(
     caption,
     _TAKES,
     height=height,
+    rows="x",
 )

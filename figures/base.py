@@ -79,7 +79,9 @@ class Kind:
     of_y: bool = True
     """Whether what it shows is the number `y` of a request."""
     shared: bool = True
-    """Whether the panels have the same axes."""
+    """Whether the panels have the same ordinate."""
+    rows: Literal["x", "hue"] | None = None
+    """Field of a request whose values are rows, where it draws such: panels share them if they have the same ones."""
     finish: Callable[[Figure, pd.DataFrame, Plot], None] = lambda figure, cells, plot: None
     """Function that adds what belongs to the figure as a whole, such as the bar of a colour scale."""
 

@@ -100,4 +100,5 @@ GAIN = Kind(
     hue="variant",
     height=height,
     finish=scale,
+    rows="hue",
 )

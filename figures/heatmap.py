@@ -161,6 +161,7 @@ HEATMAP = Kind(
     hue="variant",
     height=height,
     finish=scale,
+    rows="hue",
 )
 CONFUSION = Kind(
     title="confusion matrices, a panel for each method (runs with --keep confusion)",

@@ -20,7 +20,7 @@ DOUBTLESS = "told"
 
 
 def leads(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the lead under each level with its interval, a row for each level and rival that has one.
+    """Return the lead under each level with its interval, a row for each level and rival; empty where it has none.
 
     Returns:
         Columns: rival, level, mean, low, high (the lead in points), n (seeds), effect, effect_low, effect_high, told.
@@ -39,8 +39,10 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     ]
     told = (whole["effect_low"] > 0) | (whole["effect_high"] < 0)
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
-    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told, RIVAL: rivals})
-    return cells[[RIVAL, LEVEL, "mean", "low", "high", "n", "effect", "effect_low", "effect_high", DOUBTLESS]]
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told, RIVAL: rivals}).set_index([RIVAL, LEVEL])
+    both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
+    shown = cells[["mean", "low", "high", "n", "effect", "effect_low", "effect_high", DOUBTLESS]].reindex(both)
+    return shown.fillna({"n": 0, DOUBTLESS: False}).astype({"n": int, DOUBTLESS: bool}).reset_index()
 
 
 def stated(figure: Figure, cells: pd.DataFrame) -> None:

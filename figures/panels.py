@@ -44,7 +44,7 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     """
     kind, figure = KINDS[str(plot.kind)], Figure()
     parts = list(cells.groupby(plot.facet, sort=False)) if plot.facet else [(None, cells)]
-    styles = _styles(cells, plot, kind)
+    styles, shared = _styles(cells, plot, kind), _shared([part for _, part in parts], plot, kind)
     spans = gap(cells, plot) if "broken" in kind.takes else []
     columns = _columns(kind, len(parts))
     lines = math.ceil(len(parts) / columns)
@@ -55,13 +55,13 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     figure.set_size_inches(WIDTH if columns == 1 else WIDE, above + lines * (each + title))
     grid = figure.add_gridspec(lines, columns)
     panels = [
-        _panel(figure, grid[i // columns, i % columns], spans, part, plot, kind, styles)
+        _panel(figure, grid[i // columns, i % columns], spans, part, plot, kind, styles, shared)
         for i, (_, part) in enumerate(parts)
     ]
     for axes, (value, _) in zip(panels, parts, strict=True):
         if plot.facet is not None:
             axes[0].set_title(place_label(plot.facet, value), pad=3)
-    _trim(figure, panels, columns, kind, bool(spans))
+    _trim(figure, panels, columns, shared, bool(spans))
     kind.finish(figure, cells, plot)
     if above:
         _legend(figure, panels, legend)
@@ -132,11 +132,18 @@ def _heights(cells: pd.DataFrame, plot: Plot, spans: Sequence[Span]) -> list[flo
 
 
 def _panel(
-    figure: Figure, place: Any, spans: Sequence[Span], cells: pd.DataFrame, plot: Plot, kind: Kind, styles: Styles
+    figure: Figure,
+    place: Any,
+    spans: Sequence[Span],
+    cells: pd.DataFrame,
+    plot: Plot,
+    kind: Kind,
+    styles: Styles,
+    shared: bool,
 ) -> list[Axes]:
     """Return the axes of a panel, the upper one first: one, or the two parts of a broken ordinate."""
     if not spans:
-        share = figure.axes[0] if kind.shared and figure.axes else None
+        share = figure.axes[0] if shared and figure.axes else None
         axes = figure.add_subplot(place, sharey=share)
         kind.draw(axes, cells, plot, styles)
         return [axes]
@@ -165,7 +172,13 @@ def _break(upper: Axes, lower: Axes) -> None:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, kind: Kind, broken: bool) -> None:
+def _shared(parts: Sequence[pd.DataFrame], plot: Plot, kind: Kind) -> bool:
+    """Return whether the panels have one ordinate: not where the rows of one are others than those of another."""
+    rows = getattr(plot, kind.rows) if kind.rows else None
+    return kind.shared and (rows is None or len({tuple(dict.fromkeys(part[rows])) for part in parts}) == 1)
+
+
+def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, shared: bool, broken: bool) -> None:
     """Keep labels at the outer axes alone; the label of a broken ordinate stands beside both its parts."""
     label = panels[0][-1].get_ylabel()
     for i, axes in enumerate(panels):
@@ -174,7 +187,7 @@ def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, kind: 
         for each in axes:
             if broken or i % columns:
                 each.set_ylabel("")
-            if i % columns and kind.shared:
+            if i % columns and shared:
                 each.tick_params(labelleft=False)
     if broken:
         figure.supylabel(label)

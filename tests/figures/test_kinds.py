@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,20 @@ def test_bars_and_dots_stand_at_their_means(whole: Study) -> None:
         np.testing.assert_array_equal(container[0].get_xdata(), cells.loc[cells[SNR] == snr, "mean"])
         assert np.abs(container[0].get_ydata() - [0, 1, 2]).max() < 0.5
     assert 0.35 < figure.axes[0].get_xlim()[0] < cells["low"].min(), "the axis shows the variation"
+
+
+@pytest.mark.parametrize("kind", ["dots", "heatmap"])
+def test_panels_with_other_rows_have_labels_of_their_own(tmp_path: Path, kind: str) -> None:
+    """FedAvg has no runs at 9 dB: the rows of that panel are not those of the other one."""
+    study = made(tmp_path, seeds=2)
+    for run in study.stored:
+        if run.variant == "fedavg" and run.fields[SNR] == 9:
+            shutil.rmtree(run.folder)
+    fields = {"x": "variant", "facet": SNR} if kind == "dots" else {"x": "partition.ways", "facet": SNR}
+    _, figure, _ = shown(semcom.study(tmp_path), kind=kind, **fields)
+    names = [sorted(text.get_text() for text in axes.get_yticklabels()) for axes in figure.axes[:2]]
+    assert names == [["FedAvg", "FedCL", "FedProto"], ["FedCL", "FedProto"]]
+    assert all(axes.yaxis.get_tick_params()["labelleft"] for axes in figure.axes[:2])
 
 
 def test_a_heatmap_has_the_means_in_its_cells(whole: Study) -> None:

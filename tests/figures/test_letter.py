@@ -1,0 +1,60 @@
+"""The figure of FedCL's lead: its numbers are the leads, its lines the letter's, its rings what effects can be told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.letter_lead import BASE
+from figures import style
+from figures.letter import LETTER_LEAD, leads, stated
+from figures.panels import drawn
+from semcom.config import ConfigError
+from tests.experiments.test_letter_lead import frame
+
+
+def study(values: dict[str, list[float]]) -> Any:
+    return SimpleNamespace(runs=frame(values))
+
+
+def test_leads_lines_and_rings() -> None:
+    """With free power FedCL leads by 5, 6 and 7 points instead of 2, 2 and 2: an effect of 3, 4 and 5."""
+    cells = leads(
+        study(
+            {
+                f"fedcl | {BASE}": [0.60, 0.62, 0.64],
+                f"fedproto | {BASE}": [0.58, 0.60, 0.62],
+                f"fedavg | {BASE}": [0.40, 0.42, 0.44],
+                "fedcl | power: free": [0.55, 0.56, 0.57],
+                "fedproto | power: free": [0.50, 0.50, 0.50],
+                "fedcl | lambda: 0": [0.58, 0.62, 0.63],
+            }
+        ),
+        LETTER_LEAD.plot,
+    )
+    assert list(dict.fromkeys(cells["rival"])) == ["Lead over FedProto", "Lead over FedAvg"]
+    found = cells.set_index(["rival", "level"])
+    free = found.loc["Lead over FedProto", "power: free"]
+    assert (free["mean"], free["effect"], free["told"]) == (pytest.approx(6), pytest.approx(4), True)
+    assert found.loc["Lead over FedAvg", "base"]["mean"] == pytest.approx(20)
+    assert not found.loc["Lead over FedProto", "lambda: 0"]["told"]
+    assert found.loc["Lead over FedAvg", "power: free"][["mean", "n"]].isna().tolist() == [True, False], "not run"
+    with style.ieee():
+        figure = drawn(cells, LETTER_LEAD.plot)
+        stated(figure, cells)
+    ours, theirs = figure.axes
+    assert [line.get_xdata()[0] for line in ours.lines if line.get_linestyle() in (":", "--")] == [12.75, 25.09]
+    assert [line.get_xdata()[0] for line in theirs.lines if line.get_linestyle() in (":", "--")] == [38.55, 66.24]
+    ring = ours.lines[-1]
+    assert ring.get_xdata() == pytest.approx([6])
+    names = {text.get_text(): place for text, place in zip(ours.get_yticklabels(), ours.get_yticks(), strict=True)}
+    assert ring.get_ydata() == [names["power: free"]] and names["base"] == max(names.values()), "the base on top"
+
+
+def test_without_a_pair_there_is_nothing_to_draw() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^results: FedCL and another arm have not both finished a run of any level$"
+    ):
+        leads(study({f"fedcl | {BASE}": [0.6]}), LETTER_LEAD.plot)
