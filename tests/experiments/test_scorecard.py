@@ -20,6 +20,12 @@ from semcom.config import ConfigError, DataConfig, FinishConfig
 from tests.experiments.studies import config, line, scored, simple, write
 
 
+@pytest.fixture(autouse=True)
+def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that come with the package are no evidence here."""
+    monkeypatch.setattr("experiments.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
+
+
 def compared(*values: float, **fields: object) -> Comparison:
     plain = Comparison((pd.Series(values, dtype=float),), None, None, "a", "b", "point")
     return dataclasses.replace(plain, **fields)
