@@ -302,6 +302,7 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(
     kept = seen["kept"]
     assert status == STATUS and first.endswith("semcom: stopped by SIGTERM\n"), first
     assert gone(seen["process"], 10)
+    finished = results(out).keys()
     assert load(kept / "checkpoint.pt")["progress"]["round"] == len((kept / METRICS).read_bytes().splitlines()) >= 3
 
     def lose() -> None:
@@ -319,7 +320,9 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(
     found = results(out)
     assert found == results(tmp_path / "here") and len(found) == 4
     reported = [line.split(", ")[-2] for line in lines if ", accuracy " in line]
-    assert sorted(reported) == sorted(found), "each is reported once"
+    assert len(set(reported)) == len(reported), "none twice"
+    # A run that ends while the sweep is being stopped has its result and no line.
+    assert set(found) - finished <= set(reported) <= set(found)
     for run in (kept, seen["worker"], seen["node"]):
         began = (run / "began.txt").read_text().splitlines()
         assert len(began) >= 2 and {line.split()[1] for line in began} == {"1"}, "one thread"
