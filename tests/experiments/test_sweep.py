@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -32,6 +33,7 @@ from experiments.results import read_table
 from experiments.sweep import check_data, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
+from semcom.files import SWEEP, TABLE
 from semcom.runs import limits
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import write_summary
@@ -92,6 +94,18 @@ def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_of_another_study_is_not_run_again(
+    tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder, copied, is taken for what it is: its name and its configuration say which run it is."""
+    sweep("demo", scale="smoke", out=tmp_path / "one", methods=("fedcl",), train=fake_run)
+    shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns(SWEEP, TABLE))
+    capsys.readouterr()
+    sweep("demo", scale="smoke", out=tmp_path / "two", train=fake_run)
+    assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
+    assert len(read_table(tmp_path / "two")) == 9
+
+
 def test_failed_run_is_a_row_and_others_finish(
     tmp_path: Path, fake_run: Run, jobs: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
