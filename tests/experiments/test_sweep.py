@@ -93,7 +93,6 @@ def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: 
     assert set(read_table(tmp_path)["status"]) == {"done"}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_of_another_study_is_not_run_again(
     tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +105,7 @@ def test_a_run_of_another_study_is_not_run_again(
     assert len(read_table(tmp_path / "two")) == 9
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_failed_run_is_a_row_and_others_finish(
     tmp_path: Path, fake_run: Run, jobs: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
