@@ -80,7 +80,7 @@ def of_lambda(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dic
     return {one.name: {"hyper.lam": LAMBDA[scale]} for one in trained}
 
 
-def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
+def seeds(scale: str, small: int = 3) -> tuple[int, ...]:
     """Return the seeds of a scale: one in a smoke test, five at `paper`."""
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
 
@@ -88,7 +88,7 @@ def _seeds(scale: str, small: int = 3) -> tuple[int, ...]:
 def _fig2a(scale: str) -> Grid:
     return Grid(
         base(scale, eval_every=CURVE[scale]),
-        {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": _seeds(scale, 5)},
+        {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": seeds(scale, 5)},
         own=of_lambda(scale),
     )
 
@@ -107,7 +107,7 @@ FIG2A = Experiment(
 
 def _fig2b(scale: str) -> Grid:
     snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
-    return Grid(base(scale), {"channel.snr_db": snrs, "seed": _seeds(scale)}, own=of_lambda(scale))
+    return Grid(base(scale), {"channel.snr_db": snrs, "seed": seeds(scale)}, own=of_lambda(scale))
 
 
 FIG2B = Experiment(
@@ -124,7 +124,7 @@ FIG2B = Experiment(
 def _fig2b_once(scale: str) -> Grid:
     snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
     features = (16, 64) if scale != "smoke" else (16,)
-    vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": _seeds(scale)}
+    vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": seeds(scale)}
     return Grid(base(scale, 9.0), vary, own=of_lambda(scale))
 
 
@@ -141,7 +141,7 @@ FIG2B_ONCE = Experiment(
 
 
 def _fig3(scale: str, eval_every: int) -> Grid:
-    vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": _seeds(scale, 5)}
+    vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": seeds(scale, 5)}
     return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=of_lambda(scale))
 
 
@@ -169,7 +169,7 @@ FIG3B = Experiment(
 
 
 def _fig4(scale: str) -> Grid:
-    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": _seeds(scale)}, own=of_lambda(scale))
+    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": seeds(scale)}, own=of_lambda(scale))
 
 
 FIG4 = Experiment(
@@ -203,7 +203,7 @@ CHANGED = (
 def _ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
     own = {**of_lambda(scale, CHANGED), "16 lambda": {"hyper.lam": 16 * LAMBDA[scale]}}
-    return Grid(base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": _seeds(scale)}, own=own)
+    return Grid(base(scale, 9.0), {"channel.test_snr_db": snrs, "seed": seeds(scale)}, own=own)
 
 
 ABLATION = Experiment(
@@ -220,7 +220,7 @@ ABLATION = Experiment(
 
 def _encoders(scale: str) -> Grid:
     encoder = base(scale).model.encoder
-    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": _seeds(scale)}, own=of_lambda(scale))
+    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": seeds(scale)}, own=of_lambda(scale))
 
 
 ENCODERS = Experiment(

@@ -24,7 +24,7 @@ import pandas as pd
 
 from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda
+from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda, seeds
 from experiments.fields import set_fields
 from experiments.statistics import t_interval
 from experiments.table import markdown
@@ -61,7 +61,12 @@ class Level:
     @property
     def title(self) -> str:
         """Its name and that of its factor."""
-        return f"{self.factor}: {self.name}"
+        return titled(self.factor, self.name)
+
+
+def titled(factor: str, level: str) -> str:
+    """Return what a level of a factor is called; the base has neither."""
+    return f"{factor}: {level}" if level else BASE
 
 
 def levels(scale: str) -> tuple[Level, ...]:
@@ -101,7 +106,7 @@ def levels(scale: str) -> tuple[Level, ...]:
 
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": (0, 1, 2) if scale == "small" else tuple(range(5))}, own=_own(scale))
+    return Grid(start, {"seed": seeds(scale)}, own=_own(scale))
 
 
 def _variants(scale: str) -> list[Variant]:
@@ -168,10 +173,15 @@ def strongest(found: pd.DataFrame) -> list[str]:
     Returns:
         At most two, the stronger first: of those whose interval excludes zero, and which have runs of their own.
     """
-    told = found[((found["low"] > 0) | (found["high"] < 0)) & (found["level"] != PROTOTYPE)]
-    order = told.assign(size=told["effect"].abs()).sort_values("size", ascending=False, kind="stable")
+    runs = found[told(found) & (found["level"] != PROTOTYPE)]
+    order = runs.assign(size=runs["effect"].abs()).sort_values("size", ascending=False, kind="stable")
     first = order.drop_duplicates("factor").head(2)
-    return [f"{factor}: {level}" for factor, level in zip(first["factor"], first["level"], strict=True)]
+    return [titled(factor, level) for factor, level in zip(first["factor"], first["level"], strict=True)]
+
+
+def told(found: pd.DataFrame) -> pd.Series:
+    """Return which effects, of those that `effects` returned, have an interval that excludes zero."""
+    return (found["low"] > 0) | (found["high"] < 0)
 
 
 def _seeds(values: pd.Series, variant: str) -> pd.Series:

@@ -13,7 +13,7 @@ which then cross the air, and `fedcl with both` has both.
 from __future__ import annotations
 
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import base, of_lambda
+from experiments.fedcl_letter import base, of_lambda, seeds
 from experiments.fields import set_fields
 
 PLACE = ("partition.shots", "partition.ways", "clients")
@@ -28,7 +28,6 @@ PLACES = {
 """Scale -> places of the map. No image has two owners: of CIFAR-10's 5,000 of each class some have to be left."""
 STEPS = {"smoke": (2, 2), "small": (30, 15), "paper": (200, 15)}
 """Scale -> rounds, and local steps in each."""
-SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 
 
 VARIANTS = (
@@ -44,7 +43,7 @@ VARIANTS = (
 def _grid(scale: str) -> Grid:
     rounds, steps = STEPS[scale]
     start = set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
-    return Grid(start, {PLACE: PLACES[scale], "seed": SEEDS[scale]}, own=of_lambda(scale, VARIANTS))
+    return Grid(start, {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
 
 
 LETTER_REGIME = Experiment(

@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.names import field_label, is_share, metric_name, value_label
+from experiments.names import is_share, metric_name, value_label
 from experiments.study import Study
 from figures.base import Kind, Plot, Styles
-from figures.heatmap import colour_bar, height, matrix
+from figures.heatmap import Cell, colour_bar, height, table
 from semcom.config import ConfigError
 
 MAP = "RdBu"
@@ -49,22 +49,11 @@ def gains(study: Study, plot: Plot) -> pd.DataFrame:
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
-    rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
-    if pd.api.types.is_numeric_dtype(cells[plot.x]):
-        columns = sorted(columns)
-    place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
-    found = [[place.get((r, c), {}) for c in columns] for r in rows]
-    values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
-    matrix(axes, values, [[_text(cell, is_share(plot.y)) if cell else "" for cell in row] for row in found], MAP)
-    for text in axes.texts:
-        column, row = (round(value) for value in text.get_position())
-        text.set_fontweight("bold" if found[row][column]["supported"] else "normal")
-    axes.set_xticks(range(len(columns)), [value_label(str(plot.x), c) for c in columns])
-    axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
-    axes.set_xlabel(field_label(str(plot.x)))
+    share = is_share(plot.y)
+    table(axes, cells, plot, lambda cell: _text(cell, share), lambda cell: cell["supported"], MAP)
 
 
-def _text(cell: dict[str, float], share: bool) -> str:
+def _text(cell: Cell, share: bool) -> str:
     """Return a difference with its sign, and the larger half of its interval."""
     times, digits = (100, ".1f") if share else (1, ".2g")
     half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])

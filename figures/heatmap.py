@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,6 +15,7 @@ from experiments.study import Study
 from figures.base import Kind, Plot, Styles
 from figures.points import check_panels, described, of_view, over_seeds
 
+Cell = Mapping[str, Any]
 MAP = "viridis"
 """Its lightness rises evenly, so that it reads the same in grey."""
 CELL = 0.17
@@ -28,17 +32,39 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a row for each hue, a column for each value of the abscissa; best and second as the marks have them."""
+    """Draw a row for each hue, a column for each value of the abscissa; the best are bold."""
+    share = is_share(plot.y)
+    table(axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best")
+
+
+def table(
+    axes: Axes,
+    cells: pd.DataFrame,
+    plot: Plot,
+    text: Callable[[Cell], str],
+    bold: Callable[[Cell], bool],
+    colours: str = MAP,
+) -> None:
+    """Draw a row for each hue and a column for each value of the abscissa, with their labels.
+
+    Args:
+        axes: of the panel.
+        cells: its numbers, of which `mean` makes the colour.
+        plot: the request.
+        text: function from a cell, by the names of its columns, to what is written in it.
+        bold: function from a cell to whether that is bold.
+        colours: name of the colour map.
+    """
     rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
     if pd.api.types.is_numeric_dtype(cells[plot.x]):
         columns = sorted(columns)
     place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
-    values = np.array([[place.get((r, c), {}).get("mean", np.nan) for c in columns] for r in rows])
-    matrix(axes, values, _texts(values, is_share(plot.y)))
-    for text in axes.texts:
-        column, row = (round(value) for value in text.get_position())
-        mark = place.get((rows[row], columns[column]), {}).get("mark", "")
-        text.set_fontweight("bold" if mark == "best" else "normal")
+    found = [[place.get((r, c), {}) for c in columns] for r in rows]
+    values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
+    matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
+    for each in axes.texts:
+        column, row = (round(value) for value in each.get_position())
+        each.set_fontweight("bold" if bold(found[row][column]) else "normal")
     axes.set_xticks(range(len(columns)), [value_label(str(plot.x), c).removesuffix(" dB") for c in columns])
     axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
@@ -56,8 +82,8 @@ def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str 
             axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=6.5)
 
 
-def _texts(values: np.ndarray, share: bool) -> list[list[str]]:
-    return [[f"{100 * value:.1f}" if share else f"{value:.3g}" for value in row] for row in values]
+def _text(value: float, share: bool) -> str:
+    return f"{100 * value:.1f}" if share else f"{value:.3g}"
 
 
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:

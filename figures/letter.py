@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.letter_lead import BASE, STATED, effects
+from experiments.letter_lead import STATED, effects, titled, told
 from experiments.letter_regime import PLACE as FIELDS
 from experiments.names import METHODS
 from experiments.study import Study
 from figures.base import Drawing, Plot
-from figures.gain import gains
+from figures.gain import OVER, gains
 from semcom.config import ConfigError
 
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
@@ -33,13 +33,9 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
         raise ConfigError("results: FedCL and another arm have not both finished a run of any level")
     whole = found.rename(columns={"low": "effect_low", "high": "effect_high"})
     whole = whole.rename(columns={"lead": "mean", "lead_low": "low", "lead_high": "high", "seeds": "n"})
-    names = [
-        BASE if not level else f"{factor}: {level}"
-        for factor, level in zip(found["factor"], found["level"], strict=True)
-    ]
-    told = (whole["effect_low"] > 0) | (whole["effect_high"] < 0)
+    names = [titled(factor, level) for factor, level in zip(found["factor"], found["level"], strict=True)]
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
-    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told, RIVAL: rivals}).set_index([RIVAL, LEVEL])
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
     both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
     shown = cells[["mean", "low", "high", "n", "effect", "effect_low", "effect_high", DOUBTLESS]].reindex(both)
     return shown.fillna({"n": 0, DOUBTLESS: False}).astype({"n": int, DOUBTLESS: bool}).reset_index()
@@ -112,7 +108,7 @@ def gained(figure: Figure, cells: pd.DataFrame) -> None:
 LETTER_REGIME = Drawing(
     "letter-regime",
     "letter-regime",
-    Plot(kind="gain", x=PLACE, hue="variant", over="local"),
+    Plot(kind="gain", x=PLACE, hue="variant", over=OVER),
     numbers=by_place,
     shows=FIELDS,
 )
@@ -120,7 +116,7 @@ LETTER_REGIME = Drawing(
 LETTER_REGIME_USES = Drawing(
     "letter-regime-uses",
     "letter-regime",
-    Plot(kind="pareto", x=USES, hue="variant", facet=PLACE, over="local"),
+    Plot(kind="pareto", x=USES, hue="variant", facet=PLACE, over=OVER),
     numbers=by_uses,
     caption=lambda cells, plot: (
         "Gain over Local against the channel uses of the whole run, both ways, over all clients; runs are paired by "

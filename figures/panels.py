@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,8 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     """
     kind, figure = KINDS[str(plot.kind)], Figure()
     parts = list(cells.groupby(plot.facet, sort=False)) if plot.facet else [(None, cells)]
-    styles, shared = _styles(cells, plot, kind), _shared([part for _, part in parts], plot, kind)
+    kind = replace(kind, shared=_shared([part for _, part in parts], plot, kind))
+    styles = _styles(cells, plot, kind)
     spans = gap(cells, plot) if "broken" in kind.takes else []
     columns = _columns(kind, len(parts))
     lines = math.ceil(len(parts) / columns)
@@ -55,13 +57,13 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     figure.set_size_inches(WIDTH if columns == 1 else WIDE, above + lines * (each + title))
     grid = figure.add_gridspec(lines, columns)
     panels = [
-        _panel(figure, grid[i // columns, i % columns], spans, part, plot, kind, styles, shared)
+        _panel(figure, grid[i // columns, i % columns], spans, part, plot, kind, styles)
         for i, (_, part) in enumerate(parts)
     ]
     for axes, (value, _) in zip(panels, parts, strict=True):
         if plot.facet is not None:
             axes[0].set_title(place_label(plot.facet, value), pad=3)
-    _trim(figure, panels, columns, shared, bool(spans))
+    _trim(figure, panels, columns, kind, bool(spans))
     kind.finish(figure, cells, plot)
     if above:
         _legend(figure, panels, legend)
@@ -132,18 +134,11 @@ def _heights(cells: pd.DataFrame, plot: Plot, spans: Sequence[Span]) -> list[flo
 
 
 def _panel(
-    figure: Figure,
-    place: Any,
-    spans: Sequence[Span],
-    cells: pd.DataFrame,
-    plot: Plot,
-    kind: Kind,
-    styles: Styles,
-    shared: bool,
+    figure: Figure, place: Any, spans: Sequence[Span], cells: pd.DataFrame, plot: Plot, kind: Kind, styles: Styles
 ) -> list[Axes]:
     """Return the axes of a panel, the upper one first: one, or the two parts of a broken ordinate."""
     if not spans:
-        share = figure.axes[0] if shared and figure.axes else None
+        share = figure.axes[0] if kind.shared and figure.axes else None
         axes = figure.add_subplot(place, sharey=share)
         kind.draw(axes, cells, plot, styles)
         return [axes]
@@ -178,7 +173,7 @@ def _shared(parts: Sequence[pd.DataFrame], plot: Plot, kind: Kind) -> bool:
     return kind.shared and (rows is None or len({tuple(dict.fromkeys(part[rows])) for part in parts}) == 1)
 
 
-def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, shared: bool, broken: bool) -> None:
+def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, kind: Kind, broken: bool) -> None:
     """Keep labels at the outer axes alone; the label of a broken ordinate stands beside both its parts."""
     label = panels[0][-1].get_ylabel()
     for i, axes in enumerate(panels):
@@ -187,7 +182,7 @@ def _trim(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, shared
         for each in axes:
             if broken or i % columns:
                 each.set_ylabel("")
-            if i % columns and shared:
+            if i % columns and kind.shared:
                 each.tick_params(labelleft=False)
     if broken:
         figure.supylabel(label)
