@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from experiments.outcome import TRAINING
 from experiments.results import configuration, fields, read_table
 from experiments.sweep import OWNER
-from semcom.config import ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
+from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
+from semcom.runs.owners import owner_field
 
 Status = Literal["done", "unfinished", "failed", "to come"]
 """done: it has left its summary; unfinished: it is at work or was interrupted; to come: it has no folder yet."""
@@ -106,7 +107,27 @@ def stored_runs(folder: Path) -> tuple[list[Stored], bool]:
     runs = [named.get(key) or _without_config(folder / key, variants, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
-    return runs, bool(variants)
+    return _with_later(runs), bool(variants)
+
+
+def _with_later(runs: list[Stored]) -> list[Stored]:
+    """Return the runs of several versions alike: with the options that only the newer of them have written down.
+
+    An option belongs to a method or to a kind of link. Whether that takes it is read off the other runs: to ask it
+    would be to import it.
+    """
+    for name, before in LATER.items():
+        column = name.replace(".options.", ".")
+        section = column.partition(".")[0]
+        owner = owner_field("method" if section == "hyper" else section)
+        takers = {run.fields.get(owner) for run in runs if column in run.fields}
+        runs = [
+            replace(run, fields={**run.fields, column: before})
+            if column not in run.fields and run.fields.get(owner) in takers
+            else run
+            for run in runs
+        ]
+    return runs
 
 
 def _variants(folder: Path) -> dict[str, str]:

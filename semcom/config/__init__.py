@@ -11,7 +11,7 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
+from semcom.config.identity import LATER, NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
 from semcom.config.presets import BELONGS, COMMON, FINISH, fill
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
@@ -20,6 +20,7 @@ __all__ = [
     "BELONGS",
     "COMMON",
     "FINISH",
+    "LATER",
     "NOT_IDENTITY",
     "SNR",
     "AirConfig",

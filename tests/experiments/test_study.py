@@ -14,8 +14,9 @@ import pytest
 
 import semcom
 from experiments import results
+from experiments.stored import stored_runs
 from experiments.study import Study
-from semcom.config import ConfigError, run_hash
+from semcom.config import ChannelConfig, ConfigError, run_hash
 from semcom.runs.accuracy import LAST
 from tests.experiments.studies import TRAFFIC, begin, config, keep, line, scored, simple, write
 
@@ -403,6 +404,26 @@ def test_means_have_t_intervals_over_seeds(tmp_path: Path) -> None:
     assert list(table["n"]) == [1, 3] and math.isnan(table["low"]["fedavg"])
     assert list(table["interval"]) == ["none: one seed", "95 % t interval over 3 seeds"]
     assert study.mean(metric="jain", by=["method"])["mean"].tolist() == pytest.approx([1, 1])
+
+
+def test_runs_of_several_versions_are_alike(tmp_path: Path) -> None:
+    """A run of a version without an option has the value that held then, where its method or link takes that now."""
+    power, averaged = "channel.power", "hyper.average_encoder"
+    older = dataclasses.replace(config(), hyper={"lam": 0.5}, channel=ChannelConfig(options={}))
+    newer = dataclasses.replace(
+        config(seed=1),
+        hyper={"lam": 0.5, "average_encoder": False},
+        channel=ChannelConfig(options={"power": "normalised"}),
+    )
+    other = dataclasses.replace(config("fedavg"), channel=ChannelConfig(kind="ideal"))
+    for i, each in enumerate((older, newer, other)):
+        simple(tmp_path, each, [0.5 + 0.1 * i] * 2)
+    study = semcom.study(tmp_path)
+    fields = {(run.fields["method"], run.fields["seed"]): run.fields for run in stored_runs(tmp_path)[0]}
+    assert fields["fedcl", 0] == {**fields["fedcl", 1], "seed": 0}
+    assert fields["fedcl", 0][averaged] is False and fields["fedcl", 0][power] == "normalised"
+    assert not {averaged, power} & fields["fedavg", 0].keys()
+    assert study.where({"method": "fedcl"}).mean()["mean"].item() == pytest.approx(0.55)
 
 
 def test_means_do_not_mix_what_differs(tmp_path: Path) -> None:
