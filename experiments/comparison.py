@@ -119,7 +119,10 @@ class Comparison:
         return (f"at {', '.join(words)}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        return f"{value:.3f}" if self.metric in UNITLESS else f"{100 * value:.1f}"
+        """Return a number with its decimals, one more where the interval would have none of its width."""
+        factor, digits = (1, 3) if self.metric in UNITLESS else (100, 1)
+        narrow = factor * (self.high - self.low) / 2 < 0.5 * 10**-digits
+        return f"{factor * value:z.{digits + narrow}f}"
 
     def _amount(self, value: float) -> str:
         return self._number(value) + ("" if self.metric in UNITLESS else " percentage points")

@@ -305,6 +305,15 @@ def test_a_difference_that_can_be_told_in_either_direction(tmp_path: Path) -> No
     assert f"95 % interval of the difference {ends}, paired t over 4 seeds; p < 0.001)" in back.sentence
 
 
+def test_a_narrow_interval_is_said_with_a_digit_more(tmp_path: Path) -> None:
+    narrow = pair(tmp_path / "narrow", [[0.001, 0.001], [0.00101, 0.00101], [0.00099, 0.00099]])
+    sentence = narrow.compare("fedcl", "fedavg").sentence
+    assert sentence.startswith("fedcl is 0.10 percentage points more accurate than fedavg (50.10 % against 50.00 %; ")
+    assert "95 % interval of the difference 0.10 to 0.10," in sentence
+    wide = pair(tmp_path / "wide", [[0.0101, 0.0101], [-0.0103, -0.0103], [0.0, 0.0]]).compare("fedcl", "fedavg")
+    assert -0.0005 < wide.difference < 0 and "difference 0.0 percentage points" in wide.sentence, "there is no -0.0"
+
+
 def test_one_seed_speaks_of_its_clients_alone(tmp_path: Path) -> None:
     found = pair(tmp_path, [[0.05, 0.1, 0.15, 0.1, 0.2, 0.1, 0.12, 0.08, 0.1, 0.0]]).compare("fedcl", "fedavg")
     assert found.procedure == "BCa bootstrap over the 10 clients of this seed" and 0 < found.low < 0.1 < found.high
