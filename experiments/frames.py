@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.names import CURVES
 from experiments.results import flatten
 from experiments.stored import Stored
 from semcom.config import ConfigError
@@ -20,7 +21,7 @@ from semcom.runs.arrays import CONFUSION
 
 Row = dict[str, Any]
 Runs = Sequence[Stored]
-OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain", "validation")
+OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain", "among_own", "validation")
 """Numbers of a view in a line of metrics.jsonl that are one number each."""
 PER_ROUND = ("floats", "bits", "uses", "energy_j")
 """Traffic of a participating client and round that adds up over clients and rounds."""
@@ -125,7 +126,7 @@ def confusion(found: Runs) -> Iterator[Row]:
 
 
 def snr(found: Runs) -> Iterator[Row]:
-    """Yield a row per finished run, view and test SNR: the accuracy as in the headline.
+    """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline.
 
     Without a list of test SNRs a run is tested at the one that it was trained at; where there is none, or several, it
     is NaN.
@@ -134,9 +135,12 @@ def snr(found: Runs) -> Iterator[Row]:
         for view, numbers in (run.summary or {}).get("views", {}).items():
             noisy = (run.summary or {}).get("snr_received_db", {}).get("test", math.nan) is not None
             trained = run.fields.get("channel.snr_db") if noisy else None
-            at = numbers.get("at") or {trained: numbers["accuracy"]}
-            for test, accuracy in at.items():
-                yield {"hash": run.hash, "view": view, "test_snr_db": _number(test), "accuracy": accuracy}
+            curves = {
+                name: numbers.get(at) or {trained: numbers[name]} for name, at in CURVES.items() if name in numbers
+            }
+            for test in curves["accuracy"]:
+                found = {name: curve[test] for name, curve in curves.items()}
+                yield {"hash": run.hash, "view": view, "test_snr_db": _number(test), **found}
 
 
 def _number(value: Any) -> float:

@@ -4,7 +4,8 @@ Under each level of each factor FedCL, FedProto and FedAvg are trained with the 
 over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
 base, paired by seed. Factors that FedCL alone has are held against the base's runs of the other arms, factors that
 FedCL has not against the base's runs of FedCL; FedAvg is left out where it cannot run (encoders that differ).
-FedProto's other view, the nearest prototype, is a level without runs of its own.
+FedProto's other view, the nearest prototype, and answers among a client's own classes are levels without runs of their
+own.
 
     semcom sweep letter-lead --scale small
     python -m experiments.letter_lead results/letter-lead-small
@@ -36,8 +37,8 @@ STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, as points."""
 ROUNDS = {"small": 30, "paper": 200}
 BASE = "base"
-PROTOTYPE = "nearest prototype"
-"""The level that is another view of FedProto's runs in the base."""
+PROTOTYPE, AMONG_OWN = "nearest prototype", "among own classes"
+"""Levels that are other numbers of the runs in the base: another view of FedProto's, and other answers of all."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("classes at 300 images", "2", {"partition.ways": 2, "partition.shots": 150}),
         Level("classes at 300 images", "5", {"partition.ways": 5, "partition.shots": 60}),
         Level("images per class", "20", {"partition.shots": 20}),
+        Level("classes of the tests", "all ten", {"partition.test_classes": "all"}),
         Level("features", "16", {"model.features": 16}),
         Level("head", "mlp", {"model.head": "mlp"}),
         Level("lambda", "0", {"hyper.lam": 0.0}, own),
@@ -156,12 +158,21 @@ def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
             for rival in RIVALS
             if rival not in level.never
         ]
+    start = {rival: of_base["fedcl"] - of_base[rival] for rival in RIVALS}
+    own = {arm: _seeds(100 * _of_headline(runs, "among_own"), f"{arm} | {BASE}") for arm in ARMS}
+    rows += [_row("answer", AMONG_OWN, rival, own["fedcl"] - own[rival], start[rival]) for rival in RIVALS]
     other = "views.prototype.accuracy"
     if other in runs:
         prototype = _seeds(100 * runs[other].astype(float), f"fedproto | {BASE}")
-        lead = of_base["fedcl"] - of_base["fedproto"]
-        rows.append(_row("view of FedProto", PROTOTYPE, "fedproto", of_base["fedcl"] - prototype, lead))
+        lead = of_base["fedcl"] - prototype
+        rows.append(_row("view of FedProto", PROTOTYPE, "fedproto", lead, start["fedproto"]))
     return pd.DataFrame(rows)
+
+
+def _of_headline(runs: pd.DataFrame, metric: str) -> pd.Series:
+    """Return a number of each run's first view; NaN where it has none."""
+    found = [row.get(f"views.{row.get('view')}.{metric}", np.nan) for row in runs.to_dict("records")]
+    return pd.Series(found, runs.index, dtype=float)
 
 
 def strongest(found: pd.DataFrame) -> list[str]:
@@ -173,7 +184,7 @@ def strongest(found: pd.DataFrame) -> list[str]:
     Returns:
         At most two, the stronger first: of those whose interval excludes zero, and which have runs of their own.
     """
-    runs = found[told(found) & (found["level"] != PROTOTYPE)]
+    runs = found[told(found) & ~found["level"].isin([PROTOTYPE, AMONG_OWN])]
     order = runs.assign(size=runs["effect"].abs()).sort_values("size", ascending=False, kind="stable")
     first = order.drop_duplicates("factor").head(2)
     return [titled(factor, level) for factor, level in zip(first["factor"], first["level"], strict=True)]

@@ -76,18 +76,22 @@ METRICS = {
     "best": "accuracy in the best round",
     "last": "accuracy in the last round",
     "validation": "validation accuracy",
+    "among_own": "accuracy among own classes",
     "jain": "Jain's index",
     "best_round": "best round",
     "predictor_distance": "distance of the heads",
 }
-"""Number of a view -> its name; `at.10` is the accuracy at a test SNR of 10 dB, any other is shown by its own name."""
+"""Number of a view -> its name; any other is shown by its own name, but for those of `CURVES`."""
+CURVES = {"accuracy": "at", "among_own": "among_own_at"}
+"""Number of a view -> what it is called at a test SNR: `at.10` is the accuracy at 10 dB."""
 PLAIN = ("jain", "best_round", "predictor_distance")
 """Those that are no share of 1, and are not shown in percent."""
 
 
 def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
-    return (metric in METRICS and metric not in PLAIN) or metric.startswith("at.")
+    whole, _ = _at(metric)
+    return whole in METRICS and whole not in PLAIN
 
 
 def value_label(field: str, value: Any) -> str:
@@ -120,7 +124,15 @@ def field_label(field: str) -> str:
 
 def metric_name(metric: str) -> str:
     """Return the name of a number, such as "accuracy"."""
-    return f"accuracy at {metric[3:]} dB" if metric.startswith("at.") else METRICS.get(metric, metric)
+    whole, snr = _at(metric)
+    return METRICS.get(whole, whole) + (f" at {snr} dB" if snr else "")
+
+
+def _at(metric: str) -> tuple[str, str]:
+    """Return what a number is one of, and the SNR of its test in dB; nothing for one that is not of a single SNR."""
+    curve, _, snr = metric.partition(".")
+    whole = next((name for name, at in CURVES.items() if at == curve), None)
+    return (whole, snr) if whole and snr else (metric, "")
 
 
 def metric_label(metric: str) -> str:

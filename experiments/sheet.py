@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from experiments.grid import TEST_SNR
-from experiments.names import TEST, field_label, is_share, metric_name, place_label, value_label
+from experiments.names import CURVES, TEST, field_label, is_share, metric_name, place_label, value_label
 from experiments.table import markdown
 from semcom.config import ConfigError
 
@@ -159,11 +159,12 @@ def sheet(
 
 
 def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
-    """Return the cells at each SNR that runs were tested at; ConfigError for another number than the accuracy."""
-    if metric != "accuracy":
-        raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give accuracy, or other rows and columns")
+    """Return the cells at each SNR that runs were tested at; ConfigError for a number that is not known there."""
+    if metric not in CURVES:
+        known = " or ".join(CURVES)
+        raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give {known}, or other rows and columns")
     own = [name for name in fields if name != TEST]
     part, snrs = study.along(own), sorted(study.snr[TEST].dropna().unique())
     # Without marks: Holm's correction would have to be over the columns too, which are of one run each.
-    each = [part.mean(own, view=view, metric=f"at.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
+    each = [part.mean(own, view=view, metric=f"{CURVES[metric]}.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
     return pd.concat(each, ignore_index=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.names import TEST, field_name, metric_name
+from experiments.names import CURVES, TEST, field_name, metric_name
 from experiments.sheet import intervals
 from experiments.study import Study
 from experiments.table import check_seeds_alone, means
@@ -21,8 +21,8 @@ def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
         ConfigError: as `Study.mean`.
     """
     if TEST in plot.fields:
-        if plot.y != "accuracy":
-            raise ConfigError(f"y: {plot.y!r} is not known at each test SNR; give accuracy")
+        if plot.y not in CURVES:
+            raise ConfigError(f"y: {plot.y!r} is not known at each test SNR; give {' or '.join(CURVES)}")
         return tidy(study, study.snr, plot)
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
 

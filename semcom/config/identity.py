@@ -23,6 +23,7 @@ NOT_IDENTITY = (
 
 LATER: Mapping[str, Any] = {
     "data.size": 32,
+    "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "hyper.average_encoder": False,
     "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),

@@ -30,9 +30,9 @@ INSIDE = Rule(lambda v: 0 < v < 1, "a number in (0, 1)")
 class Shots(Partition):
     """Each client owns m random classes and q training images of each.
 
-    Test images are those of its own classes, at most `test_per_class` of each, drawn from the dataset's test images;
-    clients that own the same class may share test images (20 clients share CIFAR-10's 1,000 per class), never training
-    images.
+    Test images are those of its own classes, or of all, at most `test_per_class` of each, drawn from the dataset's test
+    images; clients that are tested on the same class may share test images (20 clients share CIFAR-10's 1,000 per
+    class), never training images.
     """
 
     @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Shots(Partition):
         """Client k owns q_k samples of each, uniform in [shots - spread, shots + spread]."""
         test_per_class: int = 200
         """Largest number of test images per class and client."""
+        test_classes: Literal["own", "all"] = "own"
+        """Classes of a client's test images: those of its training images, or all."""
 
         def check(self) -> None:
             """Raise ValueError for counts below 1 and spreads below 0."""
@@ -63,17 +65,25 @@ class Shots(Partition):
         return options if options.shots is not None else dataclasses.replace(options, shots=default_shots(data))
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
-        """Draw each client's classes and training images, then its test images of the same classes."""
+        """Draw each client's classes and training images, then its test images.
+
+        Those of classes that it does not own have a generator of their own: without them all else is the same.
+        """
         o, labels, cut = self.options, dataset.labels, dataset.train_size
         each, classes = default_shots(dataset.name) if o.shots is None else o.shots, len(dataset.classes)
         ways = counts.spread("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
         shots = counts.spread("partition.shots", each, o.shots_spread, clients, rng)
         table = counts.shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
-        test = []
-        for row in table:
-            own = [cut + np.flatnonzero(labels[cut:] == c) for c in np.flatnonzero(row)]
-            test.append(np.concatenate([rng.permutation(indices)[: o.test_per_class] for indices in own]))
-        return Split(deal(np.arange(cut), labels, table, rng), tuple(test))
+        of_class = [cut + np.flatnonzero(labels[cut:] == c) for c in range(classes)]
+
+        def some(wanted: Indices, rng: np.random.Generator) -> list[Indices]:
+            return [rng.permutation(of_class[c])[: o.test_per_class] for c in wanted]
+
+        test = [some(np.flatnonzero(row), rng) for row in table]
+        if o.test_classes == "all":
+            (apart,) = rng.spawn(1)
+            test = [own + some(np.flatnonzero(row == 0), apart) for own, row in zip(test, table, strict=True)]
+        return Split(deal(np.arange(cut), labels, table, rng), tuple(np.concatenate(drawn) for drawn in test))
 
 
 def default_shots(dataset: str) -> int:

@@ -48,25 +48,31 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
 
     Args:
         rounds: the evaluated rounds.
-        evaluations: of each, `clients` (accuracies, `[K]`) with several test SNRs `at` (SNR -> accuracy),
-            and with a validation part `validation`.
+        evaluations: of each, `clients` (accuracies, `[K]`), with test SNRs `at` (SNR -> accuracy), where some client
+            has not all classes `among_own` and `among_own_at`, and with a validation part `validation`.
 
     Returns:
-        `spread` of the per-client means over the last evaluations, these means (`clients`), `at` and `validation`
-        averaged likewise, and the best and the last round by themselves: picking the best test round is a known flaw of
+        `spread` of the per-client means over the last evaluations, these means (`clients`), all others averaged
+        likewise, and the best and the last round by themselves: picking the best test round is a known flaw of
         the field, so it is never the headline.
     """
     last = evaluations[-LAST:]
     means = [float(np.mean(e["clients"])) for e in evaluations]
     best = int(np.argmax(means))
     clients = np.mean([e["clients"] for e in last], axis=0)
-    curve = {snr: float(np.mean([e["at"][snr] for e in last])) for snr in last[-1].get("at", {})}
-    validation = [e["validation"] for e in last if "validation" in e]
+    with_curve = {name: [e[name] for e in last if name in e] for name in ("at", "among_own_at")}
+    curves = {
+        name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
+        for name, of in with_curve.items()
+        if of
+    }
+    with_number = {name: [e[name] for e in last if name in e] for name in ("among_own", "validation")}
+    others = {name: float(np.mean(of)) for name, of in with_number.items() if of}
     return {
         **spread(clients),
         "clients": clients.tolist(),
-        **({"at": curve} if curve else {}),
-        **({"validation": float(np.mean(validation))} if validation else {}),
+        **curves,
+        **others,
         "best": means[best],
         "best_round": rounds[best],
         "last": means[-1],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from semcom.config import Resolved
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
+from semcom.engine.train.visit import Heard
 from semcom.runs.accuracy import LAST, per_class, per_client, spread
 
 
@@ -22,25 +24,66 @@ def is_due(config: Resolved, round_: int) -> bool:
 def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
     """Return each view's accuracy on the clients' test samples, as a line of metrics.jsonl holds it.
 
-    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve. Where the
-    partition sets samples aside for validation, their accuracy stands beside them, at the first test SNR.
+    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve. Where some
+    client has not all classes, the same answers taken among its own classes stand beside them. Where the partition sets
+    samples aside for validation, their accuracy does too, at the first test SNR.
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
         views = of_clients(views, draws.tested())
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    tests = confusions(session, views, draws.test_snrs, draws.federation.test)
-    for snr, tables in zip(draws.test_snrs, tests, strict=True):
+    among = None if draws.federation.owned.all() else AmongOwn(session, views)
+    tests = confusions(session, views, draws.test_snrs, draws.federation.test, note=among)
+    for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
         for name, counts in tables.items():
             table = counts.cpu().numpy()
             accuracies = per_client(table)
-            if tables is tests[0]:
+            curves = {"at": float(accuracies.mean())}
+            if among is not None:
+                curves["among_own_at"] = among.accuracy(name, test)
+            if test == 0:
                 found[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
-            if snr is not None:
-                found[name].setdefault("at", {})[f"{snr:g}"] = float(accuracies.mean())
+                found[name] |= {"among_own": curves["among_own_at"]} if among is not None else {}
+            for curve, value in curves.items() if snr is not None else ():
+                found[name].setdefault(curve, {})[f"{snr:g}"] = value
     for name, accuracy in _validation(session, views).items():
         found[name]["validation"] = accuracy
     return found
+
+
+class AmongOwn:
+    """Counts the right answers that a test has where each client answers among the classes of its training images.
+
+    Called with each batch of the test, see `semcom.engine.train.view.Note`.
+
+    Args:
+        session: the run.
+        views: what is tested.
+    """
+
+    def __init__(self, session: Session, views: Mapping[str, View]) -> None:
+        draws, self.team, self.views = session.draws, session.team, views
+        self.sizes = {name: draws.federation.test.sizes[view.population.ids] for name, view in views.items()}
+        owned = torch.as_tensor(draws.federation.owned, device=draws.device)
+        self.owned = {name: owned[torch.as_tensor(view.population.ids)] for name, view in views.items()}
+        shape = {name: (len(draws.test_snrs), len(sizes)) for name, sizes in self.sizes.items()}
+        self.right = {name: torch.zeros(of, dtype=torch.int64, device=draws.device) for name, of in shape.items()}
+
+    def __call__(self, names: Sequence[str], heard: Heard) -> None:
+        """Count a batch, for the views of one population."""
+        for name in names:
+            among = self.owned[name][heard.where]
+            right = self.views[name].decide(heard.features, heard.logits, heard.where, among) == heard.batch.y
+            self.right[name][heard.test, heard.where] += (right * heard.batch.weight).sum(1).to(torch.int64)
+
+    @cached_property
+    def accuracies(self) -> dict[str, np.ndarray]:
+        """Each view's accuracies over all ranks, `[tests, K]`."""
+        return {name: self.team.sum(t).cpu().numpy() / self.sizes[name] for name, t in self.right.items()}
+
+    def accuracy(self, name: str, test: int) -> float:
+        """Return the mean over clients of a view's accuracy in one test."""
+        return float(self.accuracies[name][test].mean())
 
 
 def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:

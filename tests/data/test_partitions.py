@@ -95,6 +95,24 @@ def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int
 
 
 @PROPERTY
+@given(SEEDS, st.integers(1, 5), st.integers(1, 25), st.sampled_from([0.0, 0.5]))
+def test_tests_of_all_classes_leave_all_else_as_it_is(seed: int, ways: int, most: int, aside: float) -> None:
+    """The same training and validation images, and the same test images of own classes; the others beside them."""
+
+    def divide(**options: Any) -> Split:
+        config = divided(ways=ways, shots=4, test_per_class=most, **options)
+        return partition(EVEN, dataclasses.replace(config, validation=aside), 3, seed)
+
+    own, all_ = divide(), divide(test_classes="all")
+    for part in ("train", "validation"):
+        assert all(map(np.array_equal, getattr(own, part), getattr(all_, part)))
+    for train, test, whole in zip(own.train, own.test, all_.test, strict=True):
+        assert (np.bincount(EVEN.labels[whole], minlength=5) == min(most, 20)).all() and len(set(whole)) == len(whole)
+        mine = np.isin(EVEN.labels[whole], np.unique(EVEN.labels[train]))
+        assert np.array_equal(whole[mine], test) and (whole >= EVEN.train_size).all()
+
+
+@PROPERTY
 @given(SEEDS)
 def test_spreads_cover_their_range(seed: int) -> None:
     config = divided(ways=2, ways_spread=1, shots=4, shots_spread=2)

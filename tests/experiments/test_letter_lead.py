@@ -40,7 +40,7 @@ def test_the_factors_are_those_of_the_protocol() -> None:
     part = PROTOCOL.read_text("utf-8").partition("| factor | base | levels |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")][1:]
     factors = list(dict.fromkeys(level.factor for level in levels("small")))
-    assert len(rows) == len(factors) + 2  # five epochs are two rows there, the other view has no runs
+    assert len(rows) == len(factors) + 3  # five epochs are two rows there, two others have no runs
 
 
 def frame(values: dict[str, list[float]], **more: object) -> pd.DataFrame:
@@ -59,6 +59,7 @@ def test_the_strongest_levels_are_of_two_factors_and_told_from_zero() -> None:
         ("b", "1", "fedavg", -8.0, -9.0, -7.0),
         ("b", "2", "fedavg", 7.0, 6.0, 8.0),
         ("view of FedProto", lead.PROTOTYPE, "fedproto", 6.0, 5.0, 7.0),
+        ("answer", lead.AMONG_OWN, "fedavg", -9.0, -9.5, -8.5),
         ("c", "1", "fedproto", 5.0, 4.0, 6.0),
         ("d", "1", "fedproto", 4.0, 3.0, 5.0),
         (BASE, "", "fedproto", math.nan, math.nan, math.nan),
@@ -81,7 +82,7 @@ def test_effects_by_hand() -> None:
                 "fedcl | lambda: 0": [0.58, 0.62, 0.60],
                 "fedproto | exchange: over the air": [0.57, 0.59, 0.58],
             },
-            **{"views.prototype.accuracy": 0.50},
+            **{"views.prototype.accuracy": 0.50, "view": "a", "views.a.among_own": 0.70},
         )
     ).set_index(["factor", "level", "rival"])
     base = found.loc[BASE, "", "fedproto"]
@@ -97,4 +98,6 @@ def test_effects_by_hand() -> None:
     assert found.loc["exchange", "over the air", "fedproto"]["effect"] == pytest.approx((1 + 1 + 2) / 3)
     view = found.loc["view of FedProto", lead.PROTOTYPE, "fedproto"]
     assert view["effect"] == pytest.approx((8 + 10 + 10) / 3)
+    among = found.loc["answer", lead.AMONG_OWN, "fedavg"]
+    assert (among["lead"], among["effect"]) == (pytest.approx(0), pytest.approx(-(20 + 20 + 21) / 3))
     assert ("encoders", "four in turn", "fedavg") not in found.index

@@ -66,6 +66,15 @@ def test_headline_is_the_mean_over_the_last_evaluations() -> None:
     assert got["best"] == 1.0 and got["best_round"] == 1 and got["last"] == pytest.approx(0.7)
 
 
+def test_headline_averages_what_else_the_last_evaluations_have() -> None:
+    """Those of a version that did not have a number yet are left out."""
+    lines = [{"clients": [0.5], "validation": 0.1}]
+    lines += [{"clients": [0.5], "among_own": i / 10, "among_own_at": {"9": i / 20}} for i in range(9)]
+    got = headline(list(range(1, 11)), lines)
+    assert (got["among_own"], got["validation"]) == pytest.approx((0.4, 0.1))
+    assert got["among_own_at"] == pytest.approx({"9": 0.2})
+
+
 def test_headline_of_a_short_run() -> None:
     got = headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
     assert got["accuracy"] == pytest.approx(0.3) and got["best_round"] == 20 and got["last"] == 0.2

@@ -12,7 +12,7 @@ from channels import make_link
 from semcom.config import ConfigError
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
-from semcom.engine.train.view import confusion
+from semcom.engine.train.view import confusion, show
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import spread
 from semcom.runs.evaluation import evaluate, of_clients
@@ -73,6 +73,44 @@ def test_views_of_one_population_go_on_sharing_it() -> None:
     assert chosen["personal"].population is chosen["prototype"].population
     assert chosen["prototype"].population.ids.tolist() == [1, 3]
     assert torch.equal(chosen["prototype"].per_client["among"], result.views["prototype"].per_client["among"][[1, 3]])
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedproto", "fedcl"])
+def test_answers_among_own_classes(method: str) -> None:
+    """Counted again from scores, one image at a time, over a channel without noise; in two chunks of clients too."""
+    options: dict[str, Any] = {"channel": {"kind": "ideal"}, "train": {"rounds": 1}, "partition": {"shots_spread": 2}}
+    result = run(worlds.request(method, **options))
+    data, snr = result.federation, None
+    for name, view in result.views.items():
+        shares = []
+        for k in range(4):
+            own, hits = np.flatnonzero(data.owned[k]), 0
+            images, labels = data.images[data.test[k]], data.labels[data.test[k]]
+            (heard,) = show(result.world.session, view, k, images, snr)
+            scores = heard.logits
+            if view.scores is not None:
+                given = {key: t[[k]] for key, t in view.per_client.items()}
+                scores = view.scores(heard.features, heard.logits, given)
+            for row, label in zip(scores[0].tolist(), labels.tolist(), strict=True):
+                hits += max(own, key=lambda c: row[c]) == label
+            shares.append(hits / len(labels))
+        line = result.metrics[0]["views"][name]
+        assert line["among_own"] == pytest.approx(np.mean(shares)) and "among_own_at" not in line
+        assert result.summary["views"][name]["among_own"] == line["among_own"] >= line["accuracy"]
+    chunked = run(worlds.request(method, **options, chunk=2))
+    assert chunked.summary["views"] == result.summary["views"]
+
+
+def test_answers_among_own_classes_at_each_snr() -> None:
+    """Without any signal one of two own classes is right as often as not, and one of four a quarter of the time."""
+    request = worlds.request("fedavg", channel={"test_snr_db": "9,-60"}, train={"rounds": 20})
+    found = run(request).summary["views"]["global"]
+    assert found["among_own_at"].keys() == found["at"].keys() and found["among_own_at"]["9"] == found["among_own"]
+    images = 10 * 4 * 30  # that ten evaluations test, of four clients
+    assert found["among_own_at"]["-60"] == pytest.approx(1 / 2, abs=4 * (0.25 / images) ** 0.5)
+    assert found["at"]["-60"] < 0.4
+    everything = run(worlds.request("fedavg", partition={"ways": 4, "shots": 6}, train={"rounds": 1}))
+    assert "among_own" not in everything.summary["views"]["global"], "it would be the accuracy"
 
 
 def test_validation_samples_are_evaluated_beside_the_tests() -> None:

@@ -33,11 +33,21 @@ class View:
     scores: Scores | None = None
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def decide(self, features: Tensor, logits: Tensor, where: Tensor) -> Tensor:
-        """Return the predicted classes `[k, b]` of the clients at positions `where`."""
-        if self.scores is None:
-            return logits.argmax(-1)
-        return self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()}).argmax(-1)
+    def decide(self, features: Tensor, logits: Tensor, where: Tensor, among: Tensor | None = None) -> Tensor:
+        """Return the predicted classes `[k, b]` of the clients at positions `where`.
+
+        Args:
+            features: as received, `[k, b, d]`.
+            logits: `[k, b, C]`.
+            where: positions in the population, `[k]`.
+            among: classes that may be the answer of each client, bool `[k, C]` (None: all).
+        """
+        scores = logits
+        if self.scores is not None:
+            scores = self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()})
+        if among is not None:
+            scores = scores.masked_fill(~among[:, None], -torch.inf)
+        return scores.argmax(-1)
 
 
 Note = Callable[[Sequence[str], Heard], None]
