@@ -44,6 +44,8 @@ def not_a_section(cls: type, name: str, value: Any) -> str:
     first = dataclasses.fields(cls)[0].name
     hint = declared_types(cls)[first]
     accepted = (hint, *typing.get_args(hint))
-    taken = isinstance(value, str) and (str in accepted or value in accepted)
+    texts = [text for text in accepted if isinstance(text, str)]
+    # A text of a user's own class may refuse to be compared: `str` does it without asking.
+    taken = isinstance(value, str) and (str in accepted or any(str.__eq__(text, value) for text in texts))
     instead = f"; write {cls.__name__}({first}={value!r}) or {{{first!r}: {value!r}}}" if taken else ""
     return f"{name}: {shown(value)} is not a table of fields{instead}"
