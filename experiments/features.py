@@ -1,8 +1,11 @@
-"""Runs that leave two numbers for how well the classes lie apart among the features of the test images."""
+"""Runs that leave numbers for how well the classes lie apart among the features of the test images."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import semcom
 from experiments.outcome import train_then
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def train_and_measure(config: RunConfig) -> None:
-    """Train; then leave silhouette and 10-nearest-neighbour purity of the received features as `clusters`.
+    """Train; then leave silhouette, 10-nearest-neighbour purity and `power` of the received features as `clusters`.
 
     Args:
         config: of the run; it has to keep its `features`.
@@ -22,8 +25,9 @@ def train_and_measure(config: RunConfig) -> None:
 
 
 def clusters(result: Result) -> dict[str, Any]:
-    """Return silhouette and purity of the test images' received features, all d of them, in the headline view."""
-    return {"clusters": separation(result.features())}
+    """Return those numbers of the test images' received features, all d of them, in the headline view."""
+    found = result.features()
+    return {"clusters": {**separation(found), **power(found)}}
 
 
 def separation(found: Features) -> dict[str, float]:
@@ -32,3 +36,30 @@ def separation(found: Features) -> dict[str, float]:
         "silhouette": semcom.silhouette(found.received, found.labels),
         "knn_purity": semcom.knn_purity(found.received, found.labels, images=found.images),
     }
+
+
+def power(found: Features) -> dict[str, float]:
+    """Return how the power of received features divides, client by client, as the mean over clients.
+
+    The power of a client's features, the mean of |z|^2, is the sum of three: |m|^2 with their mean m, which all classes
+    have in common; the mean over images of |m_c - m|^2 with the mean m_c of the image's class, which tells classes
+    apart; and what features differ by within a class, the noise of the channel among it.
+
+    Returns:
+        power_common and power_between: the first two, as parts of all.
+    """
+    shares = [_power(found.received[mine], found.labels[mine]) for mine in _clients(found)]
+    common, between = np.mean(shares, axis=0)
+    return {"power_common": float(common), "power_between": float(between)}
+
+
+def _clients(found: Features) -> Iterator[np.ndarray]:
+    """Yield the images of each client, bool `[n]`."""
+    return (found.clients == client for client in np.unique(found.clients))
+
+
+def _power(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    z = features.astype(np.float64)
+    whole, mean = np.square(z).sum(1).mean(), z.mean(0)
+    of_class = {c: np.square(z[labels == c].mean(0) - mean).sum() for c in np.unique(labels)}
+    return np.square(mean).sum() / whole, np.mean([of_class[c] for c in labels]) / whole
