@@ -190,6 +190,7 @@ CHANGED = (
     Variant("mean centroids", "fedcl", {"hyper.centroids": "mean"}),
     Variant("no regulariser", "fedcl", {"hyper.centroids": "none"}),
     Variant("InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"}),
+    Variant("lambda / 4", "fedcl"),
     Variant("16 lambda", "fedcl"),
     Variant("from round 11", "fedcl", {"hyper.warmup": 10}),
     Variant("own decoders", "fedcl", {"hyper.average_decoder": False}),
@@ -202,9 +203,10 @@ CHANGED = (
 
 def _ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
-    own = {**of_lambda(scale, CHANGED), "16 lambda": {"hyper.lam": 16 * LAMBDA[scale]}}
+    times = {"lambda / 4": 1 / 4, "16 lambda": 16}
+    own = of_lambda(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
     start = replace(base(scale, 9.0), keep=("features",))
-    return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale)}, own=own)
+    return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
 
 ABLATION = Experiment(
