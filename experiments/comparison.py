@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.names import metric_name, place_label
+from experiments.names import decimals, metric_name, place_label
 from experiments.statistics import LEVEL, Interval, holm
 
 UNITLESS = ("jain",)
@@ -119,10 +119,8 @@ class Comparison:
         return (f"at {', '.join(words)}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        """Return a number with its decimals, one more where the interval would have none of its width."""
-        factor, digits = (1, 3) if self.metric in UNITLESS else (100, 1)
-        narrow = factor * (self.high - self.low) / 2 < 0.5 * 10**-digits
-        return f"{factor * value:z.{digits + narrow}f}"
+        share = self.metric not in UNITLESS
+        return f"{(100 if share else 1) * value:z.{decimals(share, (self.high - self.low) / 2)}f}"
 
     def _amount(self, value: float) -> str:
         return self._number(value) + ("" if self.metric in UNITLESS else " percentage points")

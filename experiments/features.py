@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,18 +47,14 @@ def power(found: Features) -> dict[str, float]:
     Returns:
         power_common and power_between: the first two, as parts of all.
     """
-    shares = [_power(found.received[mine], found.labels[mine]) for mine in _clients(found)]
+    shares = [_power(found, found.clients == client) for client in np.unique(found.clients)]
     common, between = np.mean(shares, axis=0)
     return {"power_common": float(common), "power_between": float(between)}
 
 
-def _clients(found: Features) -> Iterator[np.ndarray]:
-    """Yield the images of each client, bool `[n]`."""
-    return (found.clients == client for client in np.unique(found.clients))
-
-
-def _power(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    z = features.astype(np.float64)
+def _power(found: Features, mine: np.ndarray) -> tuple[float, float]:
+    """Return both parts of the power of one client's features, whose images are `mine`, bool `[n]`."""
+    z, labels = found.received[mine].astype(np.float64), found.labels[mine]
     whole, mean = np.square(z).sum(1).mean(), z.mean(0)
     of_class = {c: np.square(z[labels == c].mean(0) - mean).sum() for c in np.unique(labels)}
     return np.square(mean).sum() / whole, np.mean([of_class[c] for c in labels]) / whole

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.names import CURVES
 from experiments.results import flatten
 from experiments.stored import Stored
 from semcom.config import ConfigError
-from semcom.runs.accuracy import LAST
+from semcom.runs.accuracy import CURVES, LAST
 from semcom.runs.arrays import CONFUSION
 
 Row = dict[str, Any]

@@ -28,7 +28,7 @@ from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda, seeds
 from experiments.fields import set_fields
 from experiments.statistics import t_interval
-from experiments.table import markdown
+from experiments.table import markdown, of_headline
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -150,15 +150,15 @@ def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
     runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
     accuracy = 100 * runs["accuracy"].astype(float)
     of_base = {arm: _seeds(accuracy, f"{arm} | {BASE}") for arm in ARMS}
-    rows = [_row(BASE, "", rival, of_base["fedcl"] - of_base[rival], None) for rival in RIVALS]
+    start = {rival: of_base["fedcl"] - of_base[rival] for rival in RIVALS}
+    rows = [_row(BASE, "", rival, start[rival], None) for rival in RIVALS]
     for level in levels(scale):
         here = {arm: _seeds(accuracy, f"{arm} | {level.title}") if arm in level.arms else of_base[arm] for arm in ARMS}
         rows += [
-            _row(level.factor, level.name, rival, here["fedcl"] - here[rival], of_base["fedcl"] - of_base[rival])
+            _row(level.factor, level.name, rival, here["fedcl"] - here[rival], start[rival])
             for rival in RIVALS
             if rival not in level.never
         ]
-    start = {rival: of_base["fedcl"] - of_base[rival] for rival in RIVALS}
     own = {arm: _seeds(100 * _of_headline(runs, "among_own"), f"{arm} | {BASE}") for arm in ARMS}
     rows += [_row("answer", AMONG_OWN, rival, own["fedcl"] - own[rival], start[rival]) for rival in RIVALS]
     other = "views.prototype.accuracy"
@@ -171,8 +171,7 @@ def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
 
 def _of_headline(runs: pd.DataFrame, metric: str) -> pd.Series:
     """Return a number of each run's first view; NaN where it has none."""
-    found = [row.get(f"views.{row.get('view')}.{metric}", np.nan) for row in runs.to_dict("records")]
-    return pd.Series(found, runs.index, dtype=float)
+    return pd.Series([of_headline(row, metric) for row in runs.to_dict("records")], runs.index, dtype=float)
 
 
 def strongest(found: pd.DataFrame) -> list[str]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from experiments.grid import TEST_SNR
 from experiments.words import plain_text
+from semcom.runs.accuracy import CURVES
 
 METHODS = {
     "local": "Local",
@@ -81,9 +85,7 @@ METRICS = {
     "best_round": "best round",
     "predictor_distance": "distance of the heads",
 }
-"""Number of a view -> its name; any other is shown by its own name, but for those of `CURVES`."""
-CURVES = {"accuracy": "at", "among_own": "among_own_at"}
-"""Number of a view -> what it is called at a test SNR: `at.10` is the accuracy at 10 dB."""
+"""Number of a view -> its name; any other is shown by its own name, but for those at a test SNR."""
 PLAIN = ("jain", "best_round", "predictor_distance")
 """Those that are no share of 1, and are not shown in percent."""
 
@@ -92,6 +94,18 @@ def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
     whole, _ = _at(metric)
     return whole in METRICS and whole not in PLAIN
+
+
+def decimals(share: bool, halves: ArrayLike) -> int:
+    """Return with how many decimals numbers are shown: one of percentages and three of others, or one more where half
+    an interval would have none.
+
+    Args:
+        share: whether the numbers are fractions of 1, shown in percent.
+        halves: of their intervals; NaN where there is none.
+    """
+    factor, digits = (100, 1) if share else (1, 3)
+    return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
 
 
 def value_label(field: str, value: Any) -> str:

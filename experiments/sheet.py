@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from experiments.grid import TEST_SNR
-from experiments.names import CURVES, TEST, field_label, is_share, metric_name, place_label, value_label
+from experiments.names import TEST, decimals, field_label, is_share, metric_name, place_label, value_label
 from experiments.table import markdown
 from semcom.config import ConfigError
+from semcom.runs.accuracy import CURVES
 
 if TYPE_CHECKING:
     from experiments.study import Study
@@ -80,7 +81,8 @@ class Sheet:
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
-        digits, factor = self._digits(), 100 if is_share(self.metric) else 1
+        share = is_share(self.metric)
+        factor, digits = 100 if share else 1, decimals(share, (self.cells["high"] - self.cells["low"]) / 2)
         found: dict[tuple[Any, ...], str] = {}
         for cell in self.cells.to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
@@ -100,13 +102,6 @@ class Sheet:
             for label, row in zip(labels, down, strict=True)
         ]
         return pd.DataFrame(body, columns=[*head, *names])
-
-    def _digits(self) -> int:
-        """Return the decimals: one of percentages and three of others, or one more where an interval is narrower."""
-        share = is_share(self.metric)
-        halves = (100 if share else 1) * (self.cells["high"] - self.cells["low"]) / 2
-        digits = 1 if share else 3
-        return digits + bool((halves < 0.5 * 10**-digits).any())
 
 
 def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:

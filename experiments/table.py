@@ -121,14 +121,18 @@ def tested(frame: pd.DataFrame) -> pd.DataFrame:
     ]
     each = frame.assign(**{TEST_SNR: pd.Series(wanted, frame.index, dtype=object)})
     rows = each.assign(open=fields[TEST_SNR].isna()).explode(TEST_SNR, ignore_index=True)
-    found = [row["accuracy"] if row["open"] else _at(row) for row in rows.to_dict("records")] if "view" in rows else []
+
+    def at(row: Mapping[str, Any]) -> float:
+        return row["accuracy"] if row["open"] else of_headline(row, f"at.{row[TEST_SNR]:g}")
+
+    found = [at(row) for row in rows.to_dict("records")] if "view" in rows else []
     accuracy = {"accuracy": pd.Series(found, rows.index, dtype=float), "accuracy_std": np.nan} if found else {}
     return rows.drop(columns="open").assign(**accuracy)
 
 
-def _at(row: Mapping[str, Any]) -> float:
-    """Return the accuracy of a run's first view at one of the SNRs that it was tested at; NaN for a failed run."""
-    return row.get(f"views.{row['view']}.at.{row[TEST_SNR]:g}", np.nan)
+def of_headline(row: Mapping[str, Any], metric: str) -> float:
+    """Return a number of a run's first view, such as `at.10`; NaN where it has none, as a failed run."""
+    return row.get(f"views.{row.get('view')}.{metric}", np.nan)
 
 
 def _tested_where(frame: pd.DataFrame, places: Sequence[str]) -> pd.DataFrame:

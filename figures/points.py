@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.names import CURVES, TEST, field_name, metric_name
+from experiments.names import TEST, field_name, metric_name
 from experiments.sheet import intervals
 from experiments.study import Study
 from experiments.table import check_seeds_alone, means
 from figures.base import Plot
 from semcom.config import ConfigError
+from semcom.runs.accuracy import CURVES
 
 
 def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:

@@ -9,6 +9,8 @@ import numpy as np
 
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
+CURVES = {"accuracy": "at", "among_own": "among_own_at"}
+"""Number of a view -> what it is called at a test SNR: `at.10` is the accuracy at 10 dB."""
 
 
 def per_client(confusion: np.ndarray) -> np.ndarray:
@@ -60,14 +62,15 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
     means = [float(np.mean(e["clients"])) for e in evaluations]
     best = int(np.argmax(means))
     clients = np.mean([e["clients"] for e in last], axis=0)
-    with_curve = {name: [e[name] for e in last if name in e] for name in ("at", "among_own_at")}
+
+    def known(*names: str) -> dict[str, list[Any]]:
+        return {name: of for name in names if (of := [e[name] for e in last if name in e])}
+
     curves = {
         name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
-        for name, of in with_curve.items()
-        if of
+        for name, of in known(*CURVES.values()).items()
     }
-    with_number = {name: [e[name] for e in last if name in e] for name in ("among_own", "validation")}
-    others = {name: float(np.mean(of)) for name, of in with_number.items() if of}
+    others = {name: float(np.mean(of)) for name, of in known("among_own", "validation").items()}
     return {
         **spread(clients),
         "clients": clients.tolist(),

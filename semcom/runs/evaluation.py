@@ -13,7 +13,7 @@ from semcom.config import Resolved
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
 from semcom.engine.train.visit import Heard
-from semcom.runs.accuracy import LAST, per_class, per_client, spread
+from semcom.runs.accuracy import CURVES, LAST, per_class, per_client, spread
 
 
 def is_due(config: Resolved, round_: int) -> bool:
@@ -38,14 +38,15 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
         for name, counts in tables.items():
             table = counts.cpu().numpy()
             accuracies = per_client(table)
-            curves = {"at": float(accuracies.mean())}
+            means = {"accuracy": float(accuracies.mean())}
             if among is not None:
-                curves["among_own_at"] = among.accuracy(name, test)
+                means["among_own"] = among.accuracy(name, test)
             if test == 0:
-                found[name] |= spread(accuracies) | {"clients": accuracies.tolist(), "classes": per_class(table)}
-                found[name] |= {"among_own": curves["among_own_at"]} if among is not None else {}
-            for curve, value in curves.items() if snr is not None else ():
-                found[name].setdefault(curve, {})[f"{snr:g}"] = value
+                single = {"clients": accuracies.tolist(), "classes": per_class(table)}
+                found[name] = {**spread(accuracies), **single, **means}
+            if snr is not None:
+                for number, mean in means.items():
+                    found[name].setdefault(CURVES[number], {})[f"{snr:g}"] = mean
     for name, accuracy in _validation(session, views).items():
         found[name]["validation"] = accuracy
     return found

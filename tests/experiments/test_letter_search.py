@@ -105,7 +105,4 @@ def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
             if run.config.method != "fedcl" or fields.get("centroids") == "none":
                 assert "lam" not in fields
                 continue
-            times = {"lambda / 4": 1 / 4, "16 lambda": 16, "fedcl | lambda: 16 times": 16, "fedcl | lambda: 0": 0}.get(
-                run.variant, 1
-            )
-            assert fields["lam"] == times * found["fedcl"], (experiment.name, run.variant)
+            assert fields["lam"] == TIMES.get(run.variant, 1) * found["fedcl"], (experiment.name, run.variant)
