@@ -9,11 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.names import decimals, metric_name, place_label
+from experiments.names import decimals, is_share, metric_name, place_label
 from experiments.statistics import LEVEL, Interval, holm
-
-UNITLESS = ("jain",)
-"""Numbers of a view that are no part of 1, and are not said in percent."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,10 @@ class Comparison:
         first: the variant whose difference to the other one is given.
         second: the other one.
         point: varied field -> its value.
-        metric: number of a view that is compared.
+        metric: number of a view, or of a run, that is compared.
         seeds: those that both variants have finished.
         clients: K; 0 where the metric is not one of single clients.
-        mean_first: mean over seeds, a fraction of 1.
+        mean_first: mean over seeds; of accuracies a fraction of 1.
         mean_second: the same of the other one.
         difference: mean over seeds of first minus second.
         low: lower end of its 95 % interval; NaN where there is none.
@@ -119,14 +116,14 @@ class Comparison:
         return (f"at {', '.join(words)}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        share = self.metric not in UNITLESS
+        share = is_share(self.metric)
         return f"{(100 if share else 1) * value:z.{decimals(share, (self.high - self.low) / 2)}f}"
 
     def _amount(self, value: float) -> str:
-        return self._number(value) + ("" if self.metric in UNITLESS else " percentage points")
+        return self._number(value) + (" percentage points" if is_share(self.metric) else "")
 
     def _value(self, value: float) -> str:
-        return self._number(value) + ("" if self.metric in UNITLESS else " %")
+        return self._number(value) + (" %" if is_share(self.metric) else "")
 
 
 class Comparisons(tuple[Comparison, ...]):

@@ -84,16 +84,28 @@ METRICS = {
     "jain": "Jain's index",
     "best_round": "best round",
     "predictor_distance": "distance of the heads",
+    "clusters.silhouette": "silhouette of the features",
+    "clusters.knn_purity": "purity of the features",
+    "clusters.power_common": "power of what all classes have in common",
+    "clusters.power_between": "power of what tells classes apart",
 }
-"""Number of a view -> its name; any other is shown by its own name, but for those at a test SNR."""
-PLAIN = ("jain", "best_round", "predictor_distance")
+"""Number of a view, or of a run -> its name; any other is shown by its own name, but for those at a test SNR."""
+PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
+UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
+"""Those of which more is not better."""
 
 
 def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
     whole, _ = _at(metric)
     return whole in METRICS and whole not in PLAIN
+
+
+def is_ranked(metric: str) -> bool:
+    """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
+    whole, _ = _at(metric)
+    return whole in METRICS and whole not in UNRANKED
 
 
 def decimals(share: bool, halves: ArrayLike) -> int:
@@ -133,7 +145,7 @@ def field_name(field: str) -> str:
 
 def field_label(field: str) -> str:
     """Return the same with a capital, as it stands at an axis."""
-    return _titled(field_name(field))
+    return titled(field_name(field))
 
 
 def metric_name(metric: str) -> str:
@@ -151,9 +163,9 @@ def _at(metric: str) -> tuple[str, str]:
 
 def metric_label(metric: str) -> str:
     """Return the name of a number with its unit, such as "Accuracy (%)"."""
-    return _titled(metric_name(metric)) + (" (%)" if is_share(metric) else "")
+    return titled(metric_name(metric)) + (" (%)" if is_share(metric) else "")
 
 
-def _titled(name: str) -> str:
+def titled(name: str) -> str:
     """Return a name with a capital, unless it is a field's own with a dot in it."""
     return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

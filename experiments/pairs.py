@@ -130,16 +130,23 @@ def _by_client(first: Sequence[Stored], second: Sequence[Stored], view: str | No
 
 
 def value_of(run: Stored, view: str | None, metric: str) -> float:
-    """Return a number of a finished run's view (None: the headline): accuracy, worst10, jain, best, at.10 ...
+    """Return a number of a finished run's view: accuracy, worst10, jain, best, at.10 ...
+
+    Args:
+        run: a finished one.
+        view: its name (None: the headline, and what the summary says of the whole run: clusters.knn_purity ...).
+        metric: the number's name, with dots where the summary is nested.
 
     Raises:
-        ConfigError: there is no such view, or it has no such number.
+        ConfigError: there is no such view, or no such number.
     """
     of_view = run.view(view)
     if of_view is None and view is not None:
         known = ", ".join((run.summary or {}).get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
-    numbers = flatten(of_view if of_view is not None else run.summary or {})
+    own = of_view or {}
+    of_run = {name: value for name, value in (run.summary or {}).items() if name != "views"} if view is None else {}
+    numbers = flatten({**own, **of_run, **own})  # a view's numbers come first, and are its own
     plain = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
     if metric not in plain:
         raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")

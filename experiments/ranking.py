@@ -13,8 +13,6 @@ from experiments.pairs import Cells, compare, value_of
 from experiments.statistics import Interval, t_interval
 
 MARKS = ("best", "second")
-UNRANKED = ("accuracy_std", "best_round")
-"""Numbers of a view of which more is not better: nothing is marked in their tables."""
 
 
 def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from experiments.grid import TEST_SNR
-from experiments.names import TEST, decimals, field_label, is_share, metric_name, place_label, value_label
+from experiments.names import TEST, decimals, field_label, is_share, metric_name, place_label, titled, value_label
 from experiments.table import markdown
 from semcom.config import ConfigError
 from semcom.runs.accuracy import CURVES
@@ -74,10 +74,9 @@ class Sheet:
     def caption(self, marks: str) -> str:
         """Return a sentence or two on what the numbers are, and on the marks where there are some."""
         unit = " in %" if is_share(self.metric) else ""
-        name = metric_name(self.metric)
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        return f"{name[0].upper()}{name[1:]}{unit}, {intervals(self.cells, '±')}.{claim}"
+        return f"{titled(metric_name(self.metric))}{unit}, {intervals(self.cells, '±')}.{claim}"
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""

@@ -17,6 +17,7 @@ from experiments import curves, efficiency, pairs, ranking
 from experiments.archive import unpacked
 from experiments.comparison import Comparison, Comparisons
 from experiments.frames import TABLES
+from experiments.names import is_ranked
 from experiments.results import configuration, table
 from experiments.selection import axes, keys, ordered, spelled, where
 from experiments.stored import Stored, stored_runs
@@ -179,7 +180,8 @@ class Study:
             second: another one.
             at: field -> value, see `where`: it has to leave one point of the study.
             view: name of a view (None: the headline of each run).
-            metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB).
+            metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB); without a
+                view, also one of the run, such as clusters.knn_purity or seconds.train.
 
         Raises:
             ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
@@ -271,13 +273,13 @@ class Study:
     ) -> pd.DataFrame:
         """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
 
-        Args and errors are those of `mean`. Nothing is marked of numbers of which more is not better.
+        Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
         part = self.where(at or {})
         means = part.mean(by, view=view, metric=metric)
         columns = ["variant", *part.axes] if by is None else list(by)
         ranked = {"variant", "method", *part.axes}
-        if metric in ranking.UNRANKED or means.empty or not set(columns) <= ranked:
+        if not is_ranked(metric) or means.empty or not set(columns) <= ranked:
             return means.assign(mark="")
         methods = {run.variant: run.fields.get("method") for run in part.stored}
         ranks = part.rank(view=view, metric=metric)

@@ -49,7 +49,8 @@ class CompareFlags:
     view: str | None = None
     """View whose accuracies are compared (None: the first one of each method, its headline)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB)."""
+    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB); without
+    a view, also one of the run, such as clusters.knn_purity or seconds.train."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
 

@@ -76,7 +76,8 @@ class TableFlags:
     columns: str | None = None
     """Fields that make the columns, with commas between them (None: those that vary and make no rows)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB)."""
+    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB); without
+    a view, also one of the run, such as clusters.knn_purity or seconds.train."""
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None

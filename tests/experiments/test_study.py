@@ -14,6 +14,7 @@ import pytest
 
 import semcom
 from experiments import results
+from experiments.comparison import Comparison
 from experiments.stored import stored_runs
 from experiments.study import Study
 from semcom.config import ChannelConfig, ConfigError, run_hash
@@ -343,6 +344,31 @@ def test_other_metrics_and_views(curves: Study, tmp_path: Path) -> None:
         study.compare("fedcl", "fedavg", metric="acc")
     with pytest.raises(ConfigError, match=r"^view: fedcl has no view 'global'; it has personal$"):
         study.compare("fedcl", "fedavg", view="global")
+
+
+def test_numbers_of_a_run_are_compared_and_shown_as_they_are(tmp_path: Path) -> None:
+    """Power is a share, a silhouette and seconds are none; that more is better is said of the silhouette alone."""
+    for seed, step in enumerate((0.1, 0.2, 0.15)):
+        for method, sign in (("fedavg", 0), ("fedcl", 1)):
+            shifted = {"power_common": 0.5 + sign * step, "silhouette": 0.2 + sign * step}
+            more = {"clusters": shifted, "seconds": {"train": 10.0 + sign * (5 + step)}, "worst10": 0.0}
+            simple(tmp_path, config(method, seed), [0.5, 0.7], **more)
+    study = semcom.study(tmp_path)
+
+    def compared(metric: str) -> Comparison:
+        return study.compare("fedcl", "fedavg", metric=metric)
+
+    power, silhouette, seconds = map(compared, ("clusters.power_common", "clusters.silhouette", "seconds.train"))
+    assert power.difference == pytest.approx(0.15) and power.clients == 0
+    assert "15.0 percentage points higher in power of what all classes have in common" in power.sentence
+    assert "0.150 higher in silhouette of the features than fedavg (0.350 against 0.200;" in silhouette.sentence
+    assert "5.150 higher in seconds.train than fedavg (15.150 against 10.000;" in seconds.sentence
+    marks = {name: set(study.marked(metric=name)["mark"]) for name in ("clusters.silhouette", "seconds.train")}
+    assert marks == {"clusters.silhouette": {"", "best"}, "seconds.train": {""}}
+    assert set(study.marked(metric="clusters.power_common")["mark"]) == {""}
+    with pytest.raises(ConfigError, match=r"^metric: fedcl has no 'seconds.train'; it has accuracy, .*, last$"):
+        study.compare("fedcl", "fedavg", metric="seconds.train", view="personal")
+    assert compared("worst10").mean_first == pytest.approx(0.5), "a view's number comes before one of the run"
 
 
 def test_seeds_that_one_of_them_lacks_do_not_count(tmp_path: Path) -> None:
