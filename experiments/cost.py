@@ -22,7 +22,8 @@ PUBLISHED: Mapping[str, tuple[int, int, int]] = {
     "svhn": (73_257, 26_032, 10),
     "cinic10": (180_000, 90_000, 10),
 }
-"""Dataset -> its training images, test images and classes; any other dataset would have to be loaded to know."""
+"""Dataset -> its training images, test images and classes, which those of `noisy` share; any other one would have to
+be loaded to know."""
 DIVIDED = ("iid", "dirichlet", "dirichlet-client", "pathological")
 """Partitions that divide all images among the clients; what another one gives is not known before it is made."""
 
@@ -55,13 +56,13 @@ def client_size(config: Resolved) -> float | None:
     """Return the mean number of training samples per client of a resolved run; None where the data are not known."""
     fields = to_dict(config)["partition"]
     fields |= fields.get("options") or {}
-    clients = config.sharers
+    clients, name = config.sharers, config.data.options.of if config.data.name == "noisy" else config.data.name
     if fields["kind"] == "shots":
         size = float(fields["ways"] * fields["shots"])
-    elif fields["kind"] not in DIVIDED or config.data.name not in PUBLISHED:
+    elif fields["kind"] not in DIVIDED or name not in PUBLISHED:
         return None
     else:
-        size = _divided(config.data.name, fields, clients) / clients
+        size = _divided(name, fields, clients) / clients
     scarce = len(set(fields.get("scarce", ()))) / config.clients
     return size * (1 - fields.get("validation", 0.0)) * (1 - scarce * (1 - fields.get("scarce_fraction", 1.0)))
 

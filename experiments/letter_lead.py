@@ -15,6 +15,7 @@ prints a row for each level and rival.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda, seeds
 from experiments.fields import set_fields
 from experiments.statistics import t_interval
 from experiments.table import markdown, of_headline
+from semcom.config import ChannelConfig
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -37,6 +39,11 @@ STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, as points."""
 ROUNDS = {"small": 30, "paper": 200}
 BASE = "base"
+NOISY: Mapping[str, Any] = {
+    **{"data.name": "noisy", "data.options": {"of": "cifar10", "snr_db": 9.0}},
+    **{"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
+}
+"""Where the SNR is one of the images: they are noisy, and their features cross no channel, whose SNR is not given."""
 PROTOTYPE, AMONG_OWN = "nearest prototype", "among own classes"
 """Levels that are other numbers of the runs in the base: another view of FedProto's, and other answers of all."""
 
@@ -77,6 +84,7 @@ def levels(scale: str) -> tuple[Level, ...]:
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
+        Level("training of FedCL", "no noise", {"channel.snr_db": math.inf, "channel.test_snr_db": 9.0}, own),
         Level("power", "free", {"channel.power": "free"}),
         Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
         Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
@@ -103,6 +111,7 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
         Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
         Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
+        Level("SNR", "9 dB on the images", NOISY),
     )
 
 

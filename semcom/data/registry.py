@@ -18,6 +18,7 @@ DATASETS: Registry[Any] = Registry(
         "emnist": "semcom.data.sources:emnist",
         "svhn": "semcom.data.sources:svhn",
         "cinic10": "semcom.data.sources:cinic10",
+        "noisy": "semcom.data.noisy:Noisy",
     },
     options="Options",
 )

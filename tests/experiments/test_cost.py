@@ -10,6 +10,7 @@ from experiments.base import Experiment, Grid
 from experiments.cost import PUBLISHED, client_size, samples, work
 from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.data.load import load
+from semcom.data.noisy import Noisy
 from semcom.data.registry import DATASETS
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
@@ -92,7 +93,14 @@ def test_data_of_unknown_size() -> None:
 def test_the_sizes_of_known_datasets() -> None:
     found = load(DataConfig("digits"))
     assert PUBLISHED["digits"] == (found.train_size, len(found.images) - found.train_size, len(found.classes))
-    assert list(PUBLISHED) == [name for name in DATASETS.names() if DATASETS.ships(name)]
+    assert list(PUBLISHED) == [name for name in DATASETS.names() if DATASETS.ships(name) and name != "noisy"]
+
+
+def test_noisy_images_are_as_many_as_those_without_noise() -> None:
+    of_digits = DataConfig("noisy", options=Noisy.Options("digits"))
+    split = with_split(kind="iid")
+    noisy, clean = (resolve(dataclasses.replace(split, data=data)) for data in (of_digits, DataConfig("digits")))
+    assert client_size(noisy) == client_size(clean) is not None
 
 
 def test_an_outline_sums_the_runs_of_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,17 @@ def test_every_level_changes_the_base_and_can_be_run() -> None:
             optimiser = level.set.get("train.optimizer"), level.set.get("train.batch_size")
             if optimiser != (start.train.optimizer, start.train.batch_size):  # the level that is the base itself
                 assert changed != start, level.title
+    snrs = {"SNR: 6 dB": 6, "SNR: 12 dB": 12, "training of FedCL: no noise": math.inf}
+    images = "SNR: 9 dB on the images"
     for variant, of in runs.items():
-        assert of.train.rounds == (6 if "as many passes" in variant else 30) and of.data.name == "cifar10"
-        assert of.channel.snr_db == (6 if "6 dB" in variant else 12 if "12 dB" in variant else 9)
+        level = variant.partition(" | ")[2]
+        assert of.train.rounds == (6 if "as many passes" in variant else 30)
+        if level == images:
+            assert (of.data.name, of.data.options.of, of.data.options.snr_db) == ("noisy", "cifar10", 9)
+            assert of.channel.kind == "none"
+            continue
+        assert of.data.name == "cifar10" and of.channel.snr_db == snrs.get(level, 9)
+        assert (of.channel.test_snr_db or of.channel.snr_db) == {**snrs, "training of FedCL: no noise": 9}.get(level, 9)
 
 
 def test_the_factors_are_those_of_the_protocol() -> None:

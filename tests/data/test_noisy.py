@@ -1,0 +1,73 @@
+"""Images with noise on them: how much, on which, and the same in every run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import semcom
+from semcom.config import ConfigError, DataConfig, run_hash
+from semcom.data.load import load
+from semcom.data.noisy import with_noise
+
+
+def power_left(deviation: float, grey: int) -> float:
+    """The mean square of Gaussian noise on a grey level that is cut at 0 and 255: integrals over three parts."""
+    low, high = -grey / deviation, (255 - grey) / deviation
+    inside = norm.cdf(high) - norm.cdf(low) + low * norm.pdf(low) - high * norm.pdf(high)
+    return deviation**2 * inside + grey**2 * norm.cdf(low) + (255 - grey) ** 2 * norm.sf(high)
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 9.0, 20.0])
+def test_the_noise_has_the_power_that_the_snr_says(snr_db: float) -> None:
+    """Training images at +-1/3 have the power 1/9; brighter test images get noise of the same variance.
+
+    Five standard errors of a mean square; rounding adds a twelfth of a squared grey level.
+    """
+    parts = {85: 650, 170: 650, 200: 700}
+    images = np.concatenate([np.full((n, 2, 10, 10), grey, np.uint8) for grey, n in parts.items()])
+    found = with_noise(images, 1300, snr_db).astype(float)
+    for grey, n in parts.items():
+        noise = found[images == grey] - grey
+        expected = power_left(127.5 / 3 / 10 ** (snr_db / 20), grey) + 1 / 12
+        assert np.square(noise).mean() == pytest.approx(expected, rel=5 * math.sqrt(2 / (200 * n))), grey
+
+
+def test_each_image_has_one_noise_and_no_two_share_theirs() -> None:
+    grey = np.full((2100, 1, 8, 8), 128, dtype=np.uint8)  # more than a part at a time
+    first, again = with_noise(grey, 2000, -20.0), with_noise(grey, 2000, -20.0)
+    assert np.array_equal(first, again)
+    assert len(np.unique(first.reshape(len(first), -1), axis=0)) == len(first)
+
+
+def test_a_noisy_dataset_is_the_other_one_but_for_its_images() -> None:
+    clean = load(DataConfig("digits"))
+    noisy = load(DataConfig("noisy", options={"of": "digits", "snr_db": 3.0}))
+    assert (noisy.name, noisy.train_size, noisy.classes) == ("noisy digits", clean.train_size, clean.classes)
+    assert np.array_equal(noisy.labels, clean.labels)
+    assert np.array_equal(noisy.images, with_noise(clean.images, clean.train_size, 3.0))
+
+
+def test_its_options_are_in_the_hash() -> None:
+    def hashed(**options: object) -> str:
+        return run_hash(semcom.resolve(semcom.RunConfig(data=DataConfig("noisy", options={"of": "digits", **options}))))
+
+    assert hashed() == hashed(snr_db=9.0) != hashed(snr_db=10.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"of": "noisy"}, "data.options.of: 'noisy' is no dataset to put noise on; give one of digits, cifar10, "),
+        ({"of": "own.npz"}, "data.options.of: 'own.npz' is no dataset"),
+        ({"of": "digits", "snr_db": math.inf}, "data.options.snr_db: inf is no number of decibels"),
+        ({"of": "digits", "snr_db": math.nan}, "data.options.snr_db: "),
+    ],
+)
+def test_what_it_does_not_take(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(DataConfig("noisy", options=options))
+    assert str(caught.value).startswith(said)
