@@ -68,6 +68,12 @@ class FedAvg(Method):
         return replace(state, model=state.model.put(trained).share(newest))
 
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """Evaluate one model: `global` where everything is averaged, otherwise `personal`."""
+        """Evaluate one model: `global` where everything is averaged, otherwise `personal`.
+
+        Where an averaged encoder comes down uncoded, `received` has it as each client receives it.
+        """
         everything = set(self.averages) == {"encoder.", "head."}
-        return {"global" if everything else "personal": View(state.model)}
+        found = {"global" if everything else "personal": View(state.model)}
+        if "encoder." in self.averages and world.config.air.parameters == "analog":
+            found["received"] = View(world.air.down(state.model, "encoder.", "received."))
+        return found

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
+from semcom.engine.train.view import View
+from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.local import Local
+from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, flat, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
@@ -80,3 +87,40 @@ def test_local_sends_nothing() -> None:
     rounds(w, Local(None))
     assert not any(v for way in w.air.per_client_round().values() for v in way.values())
     assert flat(rounds(w, Local(None))[-1]).isfinite().all()
+
+
+def received(method: str = "fedavg", **channel: Any) -> tuple[World, Mapping[str, View]]:
+    """The views after two rounds of exchange over the air."""
+    w = world(method, air={"parameters": "analog"}, channel=channel)
+    arm = METHODS.get(method)(w.config.hyper)
+    return w, arm.views(rounds(w, arm, 2)[-1], w)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper"])
+def test_an_encoder_as_the_clients_receive_it(method: str) -> None:
+    """Noise of 1 / SNR of the power of each tensor, other for each client and than in training; the rest is exact."""
+    w, views = received(method, snr_db=20.0)
+    usual, view = views
+    assert (usual, view) == ("global" if method == "fedavg" else "personal", "received")
+    sent, got = (views[name].population.spread().named() for name in views)
+    again = w.air.down(views[usual].population, "encoder.").spread().named()
+    errors = []
+    for name, tensor in got.items():
+        noise = tensor - sent[name]
+        if name.startswith("head.") or name.endswith("running_var"):
+            assert not noise.any(), name
+            continue
+        assert not torch.equal(noise[0], noise[1]) and not torch.equal(tensor, again[name]), name
+        errors.append((noise.flatten(1).square() / sent[name].flatten(1).square().mean(1, keepdim=True)).flatten())
+    relative = torch.cat(errors)
+    assert abs(relative.mean() - 0.01) < 5 * relative.std() / len(relative) ** 0.5
+
+
+def test_what_arrives_without_errors_is_what_was_sent() -> None:
+    _, views = received(snr_db="inf")
+    assert gap(views["received"].population, views["global"].population.spread()) < 1e-12
+    ideal = world("fedavg")
+    assert [*FedAvg(None).views(rounds(ideal)[-1], ideal)] == ["global"]
+    alone = world("lg_fedavg", air={"parameters": "analog"})
+    arm = METHODS.get("lg_fedavg")(alone.config.hyper)
+    assert "received" not in arm.views(rounds(alone, arm)[-1], alone), "its encoders never come down"
