@@ -3,14 +3,14 @@
 Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
 over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
 base, paired by seed. Factors that FedCL alone has are held against the base's runs of the other arms, factors that
-FedCL has not against the base's runs of FedCL; FedAvg is left out where it cannot run (encoders that differ).
-FedProto's other view, the nearest prototype, and answers among a client's own classes are levels without runs of their
-own.
+FedCL has not against the base's runs of FedCL; FedAvg is left out where it cannot run (encoders that differ). A
+*reading* is another number of runs that are there: another view of an arm, answers among a client's own classes, the
+best round.
 
     semcom sweep letter-lead --scale small
     python -m experiments.letter_lead results/letter-lead-small
 
-prints a row for each level and rival.
+prints a row for each level and rival, what is said of the letter's numbers, and what is to be confirmed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import LAMBDA, MIXED, base, of_lambda, seeds
+from experiments.fedcl_letter import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.fields import set_fields
 from experiments.statistics import t_interval
 from experiments.table import markdown, of_headline
@@ -36,16 +36,20 @@ ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
 RIVALS = ARMS[1:]
 STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
-"""Rival -> the letter's leads, with 20 clients and at 9 dB, as points."""
+"""Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
+READINGS = ("points", "relative")
+"""What its percentages may be: points, or parts of the rival's accuracy."""
+NEAR, WIDEST = 2.0, 8.0
+"""Points around a stated number that count as it, and width of the widest interval that may be said to reach it."""
 ROUNDS = {"small": 30, "paper": 200}
+SEEDS = {"small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
+"""None of those of the letter's figures, whose results were known before."""
 BASE = "base"
 NOISY: Mapping[str, Any] = {
     **{"data.name": "noisy", "data.options": {"of": "cifar10", "snr_db": 9.0}},
-    **{"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
+    **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
 }
-"""Where the SNR is one of the images: they are noisy, and their features cross no channel, whose SNR is not given."""
-PROTOTYPE, AMONG_OWN = "nearest prototype", "among own classes"
-"""Levels that are other numbers of the runs in the base: another view of FedProto's, and other answers of all."""
+"""Where the SNR is one of the images: they are noisy, and the channel is not, whose SNR is left as it is."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Level:
         set: dotted field -> value under it.
         arms: the methods that are run under it; what it does not change keeps its runs in the base.
         never: methods that cannot be run under it.
+        metric: number of the headline view that is compared, with the same one in the base.
     """
 
     factor: str
@@ -65,11 +70,31 @@ class Level:
     set: Mapping[str, Any]
     arms: Sequence[str] = ARMS
     never: Sequence[str] = ()
+    metric: str = "accuracy"
 
     @property
     def title(self) -> str:
         """Its name and that of its factor."""
         return titled(self.factor, self.name)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Other numbers of runs that are there, as a level without runs of its own.
+
+    Attributes:
+        factor: as of a level.
+        name: its own name.
+        numbers: method -> number of its headline view, or with dots of its runs; the accuracy of those not named.
+        rivals: those whose lead it is about.
+        level: title of the level under which the rivals' runs are taken.
+    """
+
+    factor: str
+    name: str
+    numbers: Mapping[str, str]
+    rivals: Sequence[str] = RIVALS
+    level: str = BASE
 
 
 def titled(factor: str, level: str) -> str:
@@ -81,6 +106,8 @@ def levels(scale: str) -> tuple[Level, ...]:
     """Return the levels of all factors, those of docs/protocol.md."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
+    passes = {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}
+    steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
@@ -88,21 +115,27 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("power", "free", {"channel.power": "free"}),
         Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
         Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
-        Level("5 local epochs", "as many passes", {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}),
+        # Six rounds have no ten evaluations after the first rounds: the last one is compared.
+        Level("5 local epochs", "as many passes", passes, metric="last"),
         Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
+        Level("rounds", "200", {"train.rounds": 200}),  # at scale `paper` the base itself
+        Level("participation", "4 of 20", {"train.participation": 0.2}),
         Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
         Level("clients", "5", {"clients": 5}),
         Level("clients", "50", {"clients": 50}),
         Level("classes at 300 images", "2", {"partition.ways": 2, "partition.shots": 150}),
         Level("classes at 300 images", "5", {"partition.ways": 5, "partition.shots": 60}),
-        Level("images per class", "20", {"partition.shots": 20}),
+        Level("images per class with as many steps", "20", {"partition.shots": 20, **steps}),
+        Level("images per class with as many steps", "500", {"partition.shots": 500, **steps}),
         Level("classes of the tests", "all ten", {"partition.test_classes": "all"}),
         Level("features", "16", {"model.features": 16}),
         Level("head", "mlp", {"model.head": "mlp"}),
-        Level("lambda", "0", {"hyper.lam": 0.0}, own),
-        Level("lambda", "16 times", {"hyper.lam": 16 * LAMBDA[scale]}, own),
+        Level("lambda of FedCL", "16 times", {"hyper.lam": 16 * LAMBDA[scale]}, own),
+        Level("lambda of FedProto", "64 times", {"hyper.lam": 64.0}, ("fedproto",), ("fedavg",)),
         Level("loss of the SCG", "InfoNCE", {"hyper.scg_loss": "infonce"}, own),
         Level("optimiser of the SCG", "the other one", {"hyper.scg_optimizer": other}, own),
+        Level("steps of the SCG", "50", {"hyper.scg_steps": 50}, own),
+        Level("steps of the SCG", "50 with InfoNCE", {"hyper.scg_steps": 50, "hyper.scg_loss": "infonce"}, own),
         Level("centroids", "plain mean", {"hyper.centroids": "mean"}, own),
         Level("centroids", "none", {"hyper.centroids": "none"}, own),
         Level("decoder", "not averaged", {"hyper.average_decoder": False}, own),
@@ -115,9 +148,28 @@ def levels(scale: str) -> tuple[Level, ...]:
     )
 
 
+AIR = titled("exchange", "over the air")
+OWN = "among_own"
+READ = (
+    Reading("answer", "among own classes", dict.fromkeys(ARMS, OWN)),
+    Reading("answer", "FedCL's among own classes", {"fedcl": OWN}),
+    Reading("view of FedProto", "nearest prototype", {"fedproto": "views.prototype.accuracy"}, ("fedproto",)),
+    Reading(
+        *("view of FedProto", "nearest prototype, over the air", {"fedproto": "views.prototype.accuracy"}),
+        *(("fedproto",), AIR),
+    ),
+    Reading(
+        *("view of FedAvg", "encoder as received over the air", {"fedavg": "views.received.accuracy"}),
+        *(("fedavg",), AIR),
+    ),
+    Reading("number", "best round", dict.fromkeys(ARMS, "best")),
+)
+"""Readings of the runs in the base, or over the air."""
+
+
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": seeds(scale)}, own=_own(scale))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_own(scale))
 
 
 def _variants(scale: str) -> list[Variant]:
@@ -146,56 +198,156 @@ LETTER_LEAD = Experiment(
 
 
 def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
-    """Return lead and effect of each level on the lead over each rival, in points.
+    """Return lead and effect of each level and reading on the lead over each rival, in points.
 
     Args:
         frame: the table of the sweep.
         scale: of it.
 
     Returns:
-        Columns: factor, level, rival, lead, lead_low, lead_high, effect, low, high (95 % intervals, Student's t over
-        the seeds' differences; NaN where there is none), seeds. The base comes first, without an effect.
+        Columns: factor, level, rival, lead, lead_low, lead_high, rival_accuracy (its mean over the same seeds), effect,
+        low, high, own, own_low, own_high (the lead where both answer among their clients' own classes), seeds; 95 %
+        intervals, Student's t over the seeds' differences, NaN where there is none. The base comes first, without an
+        effect; readings come last, with neither seeds of their own nor `own`.
     """
     runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
-    accuracy = 100 * runs["accuracy"].astype(float)
-    of_base = {arm: _seeds(accuracy, f"{arm} | {BASE}") for arm in ARMS}
-    start = {rival: of_base["fedcl"] - of_base[rival] for rival in RIVALS}
-    rows = [_row(BASE, "", rival, start[rival], None) for rival in RIVALS]
+    rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
     for level in levels(scale):
-        here = {arm: _seeds(accuracy, f"{arm} | {level.title}") if arm in level.arms else of_base[arm] for arm in ARMS}
-        rows += [
-            _row(level.factor, level.name, rival, here["fedcl"] - here[rival], start[rival])
-            for rival in RIVALS
-            if rival not in level.never
-        ]
-    own = {arm: _seeds(100 * _of_headline(runs, "among_own"), f"{arm} | {BASE}") for arm in ARMS}
-    rows += [_row("answer", AMONG_OWN, rival, own["fedcl"] - own[rival], start[rival]) for rival in RIVALS]
-    other = "views.prototype.accuracy"
-    if other in runs:
-        prototype = _seeds(100 * runs[other].astype(float), f"fedproto | {BASE}")
-        lead = of_base["fedcl"] - prototype
-        rows.append(_row("view of FedProto", PROTOTYPE, "fedproto", lead, start["fedproto"]))
+        where = dict.fromkeys(level.arms, level.title)
+        for rival in (name for name in RIVALS if name not in level.never):
+            start = _lead(*_pair(runs, rival, {}, level.metric))
+            among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
+            rows.append(_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among))
+    for reading in READ:
+        for rival in reading.rivals:
+            first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
+            second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
+            rows.append(_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None))
     return pd.DataFrame(rows)
 
 
-def _of_headline(runs: pd.DataFrame, metric: str) -> pd.Series:
-    """Return a number of each run's first view; NaN where it has none."""
-    return pd.Series([of_headline(row, metric) for row in runs.to_dict("records")], runs.index, dtype=float)
+def _pair(
+    runs: pd.DataFrame, rival: str, where: Mapping[str, str], metric: str = "accuracy"
+) -> tuple[pd.Series, pd.Series]:
+    """Return a number of FedCL and of a rival by seed, in percent; of those in `where` under their levels."""
+    first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", metric) for arm in ("fedcl", rival))
+    return first, second
 
 
-def strongest(found: pd.DataFrame) -> list[str]:
-    """Return the titles of the two levels, of different factors, that move either lead most, by the protocol's rule.
+def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
+    """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
+    if variant not in runs.index.get_level_values("variant"):
+        return pd.Series(dtype=float)
+    part = runs.xs(variant, level="variant")
+    if metric == "accuracy" or "." in metric:
+        found = part[metric] if metric in part else pd.Series(math.nan, part.index)
+    else:
+        found = pd.Series([of_headline(row, metric) for row in part.to_dict("records")], part.index)
+    return 100 * found.astype(float)
+
+
+def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
+    """Return the differences of the seeds that both have."""
+    return (first - second).dropna()
+
+
+def _row(
+    factor: str,
+    level: str,
+    rival: str,
+    first: pd.Series,
+    second: pd.Series,
+    start: pd.Series | None,
+    among: tuple[pd.Series, pd.Series] | None,
+) -> dict[str, Any]:
+    """Return a row of `effects` from both arms' numbers, the leads in the base, and numbers among own classes."""
+    lead = _lead(first, second)
+    effect = pd.Series(dtype=float) if start is None else _lead(lead, start)
+    own = pd.Series(dtype=float) if among is None else _lead(*among)
+    return {
+        **{"factor": factor, "level": level, "rival": rival},
+        **_ends(lead, "lead", "lead_low", "lead_high"),
+        "rival_accuracy": second[second.index.isin(lead.index)].mean(),
+        **_ends(effect, "effect", "low", "high"),
+        **_ends(own, "own", "own_low", "own_high"),
+        "seeds": len(lead),
+    }
+
+
+def _ends(values: pd.Series, *names: str) -> dict[str, float]:
+    """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
+    if values.empty:
+        return dict.fromkeys(names, math.nan)
+    found = t_interval(values.to_numpy())
+    return dict(zip(names, (found.mean, found.low, found.high), strict=True))
+
+
+def verdicts(found: pd.DataFrame) -> pd.DataFrame:
+    """Return what is said of each of the letter's numbers, by the rule of docs/protocol.md.
 
     Args:
         found: what `effects` returned.
 
     Returns:
-        At most two, the stronger first: of those whose interval excludes zero, and which have runs of their own.
+        Columns: rival, stated (percent), reading, verdict ("can give it", "cannot be told" or "no setting tried gives
+        it"), settings (titles of those that can; of those that cannot be told, where none can).
     """
-    runs = found[told(found) & ~found["level"].isin([PROTOTYPE, AMONG_OWN])]
-    order = runs.assign(size=runs["effect"].abs()).sort_values("size", ascending=False, kind="stable")
-    first = order.drop_duplicates("factor").head(2)
-    return [titled(factor, level) for factor, level in zip(first["factor"], first["level"], strict=True)]
+    rows = []
+    for rival, numbers in STATED.items():
+        mine = found[(found["rival"] == rival) & found["lead"].notna()]
+        for stated, reading in product(numbers, READINGS):
+            said = {
+                titled(row["factor"], row["level"]): _reaches(row, stated, reading) for row in mine.to_dict("records")
+            }
+            verdict = next((v for v in ("can give it", "cannot be told") if v in said.values()), GIVES_NOT)
+            settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
+            rows.append(
+                {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
+            )
+    return pd.DataFrame(rows)
+
+
+GIVES_NOT = "no setting tried gives it"
+
+
+def _reaches(row: Mapping[str, Any], stated: float, reading: str) -> str:
+    """Return what one level says of a stated number."""
+    goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
+    low, high = row["lead_low"], row["lead_high"]
+    if high < goal - NEAR:
+        return GIVES_NOT
+    sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)
+    return "can give it" if sure else "cannot be told"
+
+
+def strongest(found: pd.DataFrame, scale: str = "small") -> list[str]:
+    """Return the titles of the levels that are confirmed, by the protocol's rule: at most one for each rival.
+
+    For each rival in turn, the level with the largest effect above zero whose interval excludes zero, of those that can
+    be combined with what is there.
+
+    Args:
+        found: what `effects` returned.
+        scale: of it.
+    """
+    known = {level.title: level for level in levels(scale)}
+    chosen: list[str] = []
+    for rival in RIVALS:
+        up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
+        titles = [titled(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
+        usable = (t for t in titles if t in known and t not in chosen and _combine(known[t], *map(known.get, chosen)))
+        chosen += [title for title in (next(usable, None),) if title]
+    return chosen
+
+
+def _combine(one: Level, *others: Level | None) -> bool:
+    """Return whether a level can be confirmed beside others: all are of other factors, and set other fields.
+
+    The confirmation has an encoder and a number of rounds of its own.
+    """
+    fields = {*one.set}
+    apart = all(other and other.factor != one.factor and not fields & {*other.set} for other in others)
+    return apart and not fields & {"model.encoder", "train.rounds"}
 
 
 def told(found: pd.DataFrame) -> pd.Series:
@@ -203,25 +355,8 @@ def told(found: pd.DataFrame) -> pd.Series:
     return (found["low"] > 0) | (found["high"] < 0)
 
 
-def _seeds(values: pd.Series, variant: str) -> pd.Series:
-    """Return a variant's values by seed; none where it has no runs."""
-    known = variant in values.index.get_level_values("variant")
-    return values.xs(variant, level="variant") if known else pd.Series(dtype=float)
-
-
-def _row(factor: str, level: str, rival: str, lead: pd.Series, start: pd.Series | None) -> dict[str, Any]:
-    """Return a row of `effects` from the leads by seed, under a level and in the base."""
-    lead = lead.dropna()
-    moved = pd.Series(dtype=float) if start is None else (lead - start).dropna()
-    whole, change = (t_interval(v.to_numpy()) if len(v) else None for v in (lead, moved))
-    ends = {
-        f"lead{end}": getattr(whole, name, np.nan) for end, name in (("", "mean"), ("_low", "low"), ("_high", "high"))
-    }
-    own = {end: getattr(change, name, np.nan) for end, name in (("effect", "mean"), ("low", "low"), ("high", "high"))}
-    return {"factor": factor, "level": level, "rival": rival, **ends, **own, "seeds": len(lead)}
-
-
 if __name__ == "__main__":
     found = effects(stored_table(sys.argv[1]))
-    print(markdown(found.map(lambda v: f"{v:.1f}" if isinstance(v, float) else str(v))))
-    print(f"\nto be combined and confirmed: {' and '.join(strongest(found)) or 'none'}")
+    for table in (found, verdicts(found)):
+        print(markdown(table.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))), end="\n\n")
+    print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from experiments.letter_lead import STATED, effects, titled, told
 from experiments.letter_regime import PLACE as FIELDS
 from experiments.names import METHODS
+from experiments.sheet import intervals
 from experiments.study import Study
 from figures.base import Drawing, Plot
 from figures.gain import OVER, gains
@@ -58,7 +59,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks, rings and lines are."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
-        f"changed; mean over {cells['n'].max()} seeds, paired, bars: 95 % intervals (Student's t). Rings: the lead "
+        f"changed or another number taken; {intervals(cells[cells['n'] > 0], 'bars')}, paired. Rings: the lead "
         "differs from the base's (the interval of the effect excludes 0; not corrected for the number of levels). "
         "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."
     )

@@ -10,7 +10,7 @@ import pytest
 
 import semcom
 from experiments import letter_lead as lead
-from experiments.letter_lead import BASE, LETTER_LEAD, effects, levels
+from experiments.letter_lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -21,7 +21,7 @@ def quick_resolve() -> None:
 
 
 def test_every_level_changes_the_base_and_can_be_run() -> None:
-    runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 0}
+    runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 10}
     assert len(runs) == 3 + sum(len(level.arms) for level in levels("small"))
     for level in levels("small"):
         for arm in level.arms:
@@ -34,10 +34,11 @@ def test_every_level_changes_the_base_and_can_be_run() -> None:
     images = "SNR: 9 dB on the images"
     for variant, of in runs.items():
         level = variant.partition(" | ")[2]
-        assert of.train.rounds == (6 if "as many passes" in variant else 30)
+        assert of.train.rounds == {"5 local epochs: as many passes": 6, "rounds: 200": 200}.get(level, 30)
+        assert of.seed == 10
         if level == images:
             assert (of.data.name, of.data.options.of, of.data.options.snr_db) == ("noisy", "cifar10", 9)
-            assert of.channel.kind == "none"
+            assert of.channel.kind == "ideal"
             continue
         assert of.data.name == "cifar10" and of.channel.snr_db == snrs.get(level, 9)
         assert (of.channel.test_snr_db or of.channel.snr_db) == {**snrs, "training of FedCL: no noise": 9}.get(level, 9)
@@ -48,7 +49,16 @@ def test_the_factors_are_those_of_the_protocol() -> None:
     part = PROTOCOL.read_text("utf-8").partition("| factor | base | levels |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")][1:]
     factors = list(dict.fromkeys(level.factor for level in levels("small")))
-    assert len(rows) == len(factors) + 3  # five epochs are two rows there, two others have no runs
+    assert len(rows) == len(factors) + 1 + 4  # five epochs are two rows there
+    readings = dict.fromkeys(reading.factor for reading in READ)
+    assert [row for row in rows if row.startswith("*")] == [f"*{name}*" for name in readings]
+
+
+def test_a_step_is_one_of_the_bases_where_images_are_others() -> None:
+    """300 images in batches of 20: 15 steps; at scale `paper`, in batches of 50, 6."""
+    for scale, steps in (("small", 15), ("paper", 6)):
+        found = [level.set["train.local_steps"] for level in levels(scale) if "as many steps" in level.factor]
+        assert found == [steps, steps]
 
 
 def frame(values: dict[str, list[float]], **more: object) -> pd.DataFrame:
@@ -60,21 +70,57 @@ def frame(values: dict[str, list[float]], **more: object) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_the_strongest_levels_are_of_two_factors_and_told_from_zero() -> None:
-    """Not the largest one, whose interval contains zero; not another level of the first one's factor; no view."""
+def rows_of(*rows: tuple[str, str, str, float, float, float]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["factor", "level", "rival", "effect", "low", "high"])
+
+
+def test_the_strongest_levels_raise_the_lead_one_for_each_rival() -> None:
+    """Neither one that may be none, nor one that lowers it; no reading, and no level of the encoder."""
+    found = rows_of(
+        ("encoders", "four in turn", "fedproto", 9.0, 8.0, 10.0),
+        ("number", "best round", "fedproto", 8.0, 7.0, 9.0),
+        ("clients", "50", "fedproto", 7.0, -1.0, 15.0),
+        ("power", "free", "fedproto", -7.0, -8.0, -6.0),
+        ("SNR", "6 dB", "fedproto", 2.0, 1.0, 3.0),
+        ("lambda of FedProto", "64 times", "fedproto", 1.0, 0.5, 1.5),
+        ("SNR", "12 dB", "fedavg", 6.0, 5.0, 7.0),  # another level of the first one's factor
+        ("training of FedCL", "no noise", "fedavg", 5.0, 4.0, 6.0),  # which sets the SNR too
+        ("head", "mlp", "fedavg", 4.0, 3.0, 5.0),
+        (BASE, "", "fedavg", math.nan, math.nan, math.nan),
+    )
+    assert lead.strongest(found) == ["SNR: 6 dB", "head: mlp"]
+    assert lead.strongest(found[found["rival"] == "fedavg"]) == ["SNR: 12 dB"]
+    assert lead.strongest(found[found["low"].isna() | (found["low"] < 0)]) == []
+
+
+def verdict(rival: str, *leads: tuple[str, float, float, float]) -> dict[tuple[float, str], tuple[str, str]]:
+    """What is said of a rival's numbers, from (factor, low, high, the rival's accuracy)."""
     rows = [
-        ("a", "1", "fedproto", 9.0, -1.0, 19.0),
-        ("b", "1", "fedavg", -8.0, -9.0, -7.0),
-        ("b", "2", "fedavg", 7.0, 6.0, 8.0),
-        ("view of FedProto", lead.PROTOTYPE, "fedproto", 6.0, 5.0, 7.0),
-        ("answer", lead.AMONG_OWN, "fedavg", -9.0, -9.5, -8.5),
-        ("c", "1", "fedproto", 5.0, 4.0, 6.0),
-        ("d", "1", "fedproto", 4.0, 3.0, 5.0),
-        (BASE, "", "fedproto", math.nan, math.nan, math.nan),
+        {"factor": name, "level": "x" if name != BASE else "", "rival": rival, "lead": (low + high) / 2}
+        | {"lead_low": low, "lead_high": high, "rival_accuracy": accuracy}
+        for name, low, high, accuracy in leads
     ]
-    frame_ = pd.DataFrame(rows, columns=["factor", "level", "rival", "effect", "low", "high"])
-    assert lead.strongest(frame_) == ["b: 1", "c: 1"]
-    assert lead.strongest(frame_[frame_["factor"].isin(["a", BASE])]) == []
+    found = verdicts(pd.DataFrame(rows))
+    mine = found[found["rival"] == rival]
+    return {(row["stated"], row["reading"]): (row["verdict"], row["settings"]) for row in mine.to_dict("records")}
+
+
+def test_verdicts_by_hand() -> None:
+    """Against a rival of 60 %, 12.75 is 7.65 points as a part of it, and 25.09 is 15.05."""
+    none = verdict("fedproto", (BASE, -1.0, 1.0, 60.0), ("a", 3.0, 5.6, 60.0))
+    assert set(none.values()) == {("no setting tried gives it", "")}, "5.6 does not reach 7.65 - 2"
+    some = verdict("fedproto", (BASE, -1.0, 1.0, 60.0), ("a", 3.0, 5.7, 60.0), ("b", 13.0, 20.0, 60.0))
+    assert some == {
+        (12.75, "points"): ("can give it", "b: x"),
+        (12.75, "relative"): ("can give it", "a: x; b: x"),
+        (25.09, "points"): ("no setting tried gives it", ""),
+        (25.09, "relative"): ("can give it", "b: x"),
+    }
+    wide = verdict("fedavg", (BASE, 30.0, 38.1, 40.0), ("a", 69.0, 90.0, 40.0), ("c", math.nan, math.nan, math.nan))
+    assert wide[38.55, "points"] == ("can give it", "a: x"), "wholly above; the base's interval is 8.1 wide"
+    assert wide[66.24, "points"] == ("can give it", "a: x")
+    less = verdict("fedavg", (BASE, 30.0, 38.1, 40.0), ("d", -1.0, 37.0, 40.0))
+    assert less[38.55, "points"] == ("cannot be told", "base; d: x")
 
 
 def test_effects_by_hand() -> None:
@@ -87,7 +133,7 @@ def test_effects_by_hand() -> None:
                 f"fedavg | {BASE}": [0.40, 0.42, 0.44],
                 "fedcl | power: free": [0.55, 0.56, 0.57],
                 "fedproto | power: free": [0.50, 0.50, 0.50],
-                "fedcl | lambda: 0": [0.58, 0.62, 0.60],
+                "fedcl | centroids: none": [0.58, 0.62, 0.60],
                 "fedproto | exchange: over the air": [0.57, 0.59, 0.58],
             },
             **{"views.prototype.accuracy": 0.50, "view": "a", "views.a.among_own": 0.70},
@@ -99,13 +145,30 @@ def test_effects_by_hand() -> None:
     assert (free["lead"], free["effect"]) == (pytest.approx(6), pytest.approx(3))
     assert free["high"] - free["effect"] == pytest.approx(4.302653 / math.sqrt(3), rel=1e-5)  # s = 1
     assert math.isnan(found.loc["power", "free", "fedavg"]["effect"]), "not run"
-    # lambda is FedCL's alone: against both others' runs in the base.
-    assert found.loc["lambda", "0", "fedproto"]["effect"] == pytest.approx((0 + 2 + 0 - 9) / 3)
-    assert found.loc["lambda", "0", "fedavg"]["lead"] == pytest.approx(18)
+    # Centroids are FedCL's alone: against both others' runs in the base.
+    assert found.loc["centroids", "none", "fedproto"]["effect"] == pytest.approx((0 + 2 + 0 - 9) / 3)
+    assert found.loc["centroids", "none", "fedavg"]["lead"] == pytest.approx(18)
     # Exchange is the others' alone: FedCL's runs are those of the base.
     assert found.loc["exchange", "over the air", "fedproto"]["effect"] == pytest.approx((1 + 1 + 2) / 3)
-    view = found.loc["view of FedProto", lead.PROTOTYPE, "fedproto"]
+    view = found.loc["view of FedProto", "nearest prototype", "fedproto"]
     assert view["effect"] == pytest.approx((8 + 10 + 10) / 3)
-    among = found.loc["answer", lead.AMONG_OWN, "fedavg"]
+    over_the_air = found.loc["view of FedProto", "nearest prototype, over the air", "fedproto"]
+    assert over_the_air["lead"] == pytest.approx((10 + 12 + 15) / 3), "FedCL's runs in the base, their prototypes"
+    among = found.loc["answer", "among own classes", "fedavg"]
     assert (among["lead"], among["effect"]) == (pytest.approx(0), pytest.approx(-(20 + 20 + 21) / 3))
+    alone = found.loc["answer", "FedCL's among own classes", "fedavg"]
+    assert alone["lead"] == pytest.approx((30 + 28 + 26) / 3) and alone["rival_accuracy"] == pytest.approx(42)
+    assert base["own"] == pytest.approx(0) and math.isnan(among["own"])
+    assert math.isnan(found.loc["view of FedAvg", "encoder as received over the air", "fedavg"]["lead"])
     assert ("encoders", "four in turn", "fedavg") not in found.index
+
+
+def test_the_last_round_is_compared_where_there_are_few() -> None:
+    """Six rounds against the base's last one: accuracies, which are means, play no part."""
+    title = "5 local epochs: as many passes"
+    runs = frame({f"{arm} | {level}": [0.1] for arm in lead.ARMS for level in (BASE, title)}, view="a")
+    last = {("fedcl", BASE): 0.6, ("fedproto", BASE): 0.5, ("fedcl", title): 0.7, ("fedproto", title): 0.4}
+    arms = [tuple(variant.split(" | ")) for variant in runs["variant"]]
+    found = effects(runs.assign(**{"views.a.last": [last.get(arm, 0.0) for arm in arms]}))
+    row = found.set_index(["factor", "level", "rival"]).loc["5 local epochs", "as many passes", "fedproto"]
+    assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))

@@ -29,7 +29,7 @@ def test_leads_lines_and_rings() -> None:
                 f"fedavg | {BASE}": [0.40, 0.42, 0.44],
                 "fedcl | power: free": [0.55, 0.56, 0.57],
                 "fedproto | power: free": [0.50, 0.50, 0.50],
-                "fedcl | lambda: 0": [0.58, 0.62, 0.63],
+                "fedcl | centroids: none": [0.58, 0.62, 0.63],
             }
         ),
         LETTER_LEAD.plot,
@@ -39,7 +39,7 @@ def test_leads_lines_and_rings() -> None:
     free = found.loc["Lead over FedProto", "power: free"]
     assert (free["mean"], free["effect"], free["told"]) == (pytest.approx(6), pytest.approx(4), True)
     assert found.loc["Lead over FedAvg", "base"]["mean"] == pytest.approx(20)
-    assert not found.loc["Lead over FedProto", "lambda: 0"]["told"]
+    assert not found.loc["Lead over FedProto", "centroids: none"]["told"]
     assert found.loc["Lead over FedAvg", "power: free"][["mean", "n"]].isna().tolist() == [True, False], "not run"
     with style.ieee():
         figure = drawn(cells, LETTER_LEAD.plot)
