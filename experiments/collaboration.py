@@ -1,14 +1,17 @@
 """Where sharing pays: what every method gains over `local` against images per class and classes per client.
 
 No paper has this. All 23 methods train the 5x5 network of FedCoSR on CIFAR-10 without a radio. A client has m classes
-and q images of each; the number of local steps is the same everywhere, 10 steps of 10 images in each of 20 rounds, so
-that places differ in what clients know and not in how long they learn. pFedMe and Per-FedAvg keep their own rates. The
-choices are ours, and were made before the first run (docs/protocol.md).
+and q images of each; the number of steps on whole models is the same everywhere, 10 steps of 10 images in each of 20
+rounds, so that places differ in what clients know and not in how long they learn. Steps on heads alone come on top:
+FedRep's and FedPAC's in each round, those of fine-tuning and of RepPer after the last one. Gains are those of the last
+evaluation, which all methods have at the same time. pFedMe and Per-FedAvg keep their own rates. The choices are ours,
+and were made before the first run (docs/protocol.md).
 
 Scale `small`: 20 clients, 20 test images of a class per client, three seeds. Scale `paper`: four numbers of images, 60
 rounds, 100 test images, five seeds.
 
     semcom sweep collaboration --scale small
+    python -m experiments.hypotheses results/collaboration-small
 """
 
 from __future__ import annotations

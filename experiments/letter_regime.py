@@ -3,11 +3,12 @@
 Methods that share nothing, prototypes, heads, a generator of centroids, or the encoder, at 9 dB: the map is over images
 per class, classes per client and clients. All runs have the same number of local steps, 15 in each of 30 rounds, those
 of 300 images in batches of 20; with fewer images a step sees them more often. `fedcl with mean centroids` has the plain
-mean of the clients' centroids in the place of the generator's, `fedcl with a common encoder` averages the encoders too,
-which then cross the air, and `fedcl with both` has both.
+mean of the clients' centroids in the place of the generator's. `fedcl with a common encoder` averages the encoders too,
+which then cross the air: all of the model is common then, as in FedAvg. `fedcl with common encoder and own decoders`,
+with mean centroids, is FedPer with FedCL's training.
 
     semcom sweep letter-regime --scale small
-    semcom compare results/letter-regime-small
+    python -m experiments.hypotheses results/letter-regime-small
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ VARIANTS = (
     Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
     "fedper",
     Variant("fedcl with a common encoder", "fedcl", {"hyper.average_encoder": True}),
-    Variant("fedcl with both", "fedcl", {"hyper.centroids": "mean", "hyper.average_encoder": True}),
+    Variant(
+        *("fedcl with common encoder and own decoders", "fedcl"),
+        {"hyper.centroids": "mean", "hyper.average_encoder": True, "hyper.average_decoder": False},
+    ),
 )
 """What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
 

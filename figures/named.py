@@ -91,7 +91,7 @@ FEDCRC_FIG1 = Drawing(
 """Fig. 1 of FedCRC."""
 
 COLLABORATION = Drawing(
-    "collaboration", "collaboration", Plot(kind="gain", x="partition.shots", facet="partition.ways")
+    "collaboration", "collaboration", Plot(kind="gain", x="partition.shots", y="last", facet="partition.ways")
 )
 """What every method gains over local training."""
 WIRELESS_SNR = Drawing(

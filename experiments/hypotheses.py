@@ -1,0 +1,193 @@
+"""What a study says of the hypotheses of docs/protocol.md, each by the rule that is written there.
+
+    python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
+
+prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, intervals are 95 %,
+Student's t over seeds, and nothing is corrected for the number of rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.archive import stored_table
+from experiments.letter_lead import BASE, effects
+from experiments.letter_regime import PLACE
+from experiments.statistics import t_interval
+from experiments.table import markdown, of_headline
+from semcom.config import ConfigError
+
+Row = dict[str, Any]
+SUPPORTED, REFUTED, OPEN = "supported", "refuted", "open"
+SMALL_GAIN = 3.0
+"""Points that methods without a common encoder are said not to gain."""
+MAP = ("partition.ways", "partition.shots")
+"""The fields of collaboration's places: m, q."""
+
+
+def hypotheses(path: Path | str) -> pd.DataFrame:
+    """Return the hypotheses about a study's experiment, a row for each and place.
+
+    Args:
+        path: folder or archive of a sweep.
+
+    Returns:
+        Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open).
+
+    Raises:
+        ConfigError: docs/protocol.md has none about it, or its runs are missing.
+    """
+    frame = stored_table(path)
+    name = frame["experiment"].iloc[0]
+    if name not in OF:
+        raise ConfigError(f"hypotheses: docs/protocol.md has none about {name}; it has some about {', '.join(OF)}")
+    try:
+        return pd.DataFrame(OF[name](frame[frame["status"] == "done"]))
+    except KeyError as error:
+        raise ConfigError(f"hypotheses: the runs of {error} are missing") from None
+
+
+def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> str:
+    """Return what an interval says of a number that is claimed to be above a limit, or below it."""
+    sides = {True: low > limit, False: high < limit}
+    return SUPPORTED if sides[above] else REFUTED if sides[not above] else OPEN
+
+
+def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
+    """Return the row of a hypothesis that the values of the seeds, in points, are above a limit, or below it.
+
+    Raises:
+        ConfigError: there is no value.
+    """
+    known = values.dropna()
+    if known.empty:
+        raise ConfigError(f"hypotheses: {hypothesis}: its runs are missing{f' at {place}' if place else ''}")
+    found = t_interval(known.to_numpy())
+    ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
+    return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
+
+
+def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a number of each run in percent: a row for each place and seed, a column for each variant.
+
+    Args:
+        frame: the finished runs of a sweep's table.
+        metric: number of the headline view, or with a dot of the run, such as clusters.power_common; at.-9 and the like
+            are the view's.
+        places: fields that tell places apart.
+    """
+    own = metric in frame
+    rows = frame.to_dict("records")
+    values = [row[metric] if own else of_headline(row, metric) for row in rows]
+    wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
+    return 100 * wide.astype(float)
+
+
+def of_ablation(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what FedCL's regulariser does to the power of features, and its common decoder to answers."""
+    common, between = (by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
+    title = "the regulariser gives power to what classes have in common"
+    for other in ("no regulariser", "fedproto"):
+        yield decided(title, f"FedCL minus {other}", common["fedcl"] - common[other])
+    for other in ("no regulariser", "fedproto"):
+        name = f"FedCL minus {other}"
+        yield decided("(reported: power of what tells classes apart grows)", name, between["fedcl"] - between[other])
+    among_ten, among_own = (by_seed(frame, f"{metric}.-9") for metric in ("at", "among_own_at"))
+    g, h = (part["own decoders"] - part["fedcl"] for part in (among_ten, among_own))
+    yield decided("(reported: own decoders gain)", "-9 dB, among ten classes: g", g)
+    yield decided("(reported: own decoders gain)", "-9 dB, among own classes: h", h)
+    title = "a common decoder answers classes that the client does not have"
+    yield decided(title, "-9 dB: h - g / 2", h - g / 2, above=False)
+
+
+def of_lead(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether a level gives FedCL a large lead, what its lead over FedAvg depends on, what the SCG is worth."""
+    found = effects(frame)
+    over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
+    proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
+    most = proto.loc[proto["lead_high"].idxmax()]
+    all_below = answer(proto["lead_low"].max(), proto["lead_high"].max(), 10, above=False)
+    place = f"highest: {': '.join(filter(None, most.name))}"
+    yield _of_interval("no level gives a lead of 10 points over FedProto", place, most, "lead", all_below)
+    base = avg.loc[BASE, ""]
+    title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
+    yield _of_interval(title, "base", base, "lead", answer(base["lead_low"], base["lead_high"], 15))
+    for place in (("answer", "among own classes"), ("classes of the tests", "all ten")):
+        row = avg.loc[place]
+        falls = answer(row["low"], row["high"], above=False)
+        yield _of_interval("the lead over FedAvg falls with other tests", ": ".join(place), row, "effect", falls)
+    row = over["fedproto"].loc["centroids", "plain mean"]
+    title = "with mean centroids FedCL is at least as accurate (to 1 point)"
+    yield _of_interval(title, "mean minus SCG", row, "effect", answer(row["low"], row["high"], -1))
+
+
+def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
+    """Return the row of a hypothesis from one of `effects`: its lead or its effect."""
+    low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
+    ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
+    return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}
+
+
+def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield where FedCL's gain over `local` grows, and what an averaged encoder and the SCG add."""
+    found = by_seed(frame, places=PLACE)
+    gain = found["fedcl"] - found["local"]
+    yield decided("the gain grows as images become few", "q 5 minus q 100", gain[5, 3, 20] - gain[100, 3, 20])
+    yield decided("the gain grows with the clients", "K 50 minus K 20", gain[5, 3, 50] - gain[5, 3, 20])
+    pairs = {
+        "averaging the encoder adds to FedCL": ("fedcl with a common encoder", "fedcl"),
+        "the rest of FedCL adds to sharing the encoder": ("fedcl with common encoder and own decoders", "fedper"),
+        "the SCG is worth more than mean centroids": ("fedcl", "fedcl with mean centroids"),
+    }
+    for title, (first, second) in pairs.items():
+        difference = found[first] - found[second]
+        yield decided(title, "mean over all places", difference.groupby("seed").mean())
+        for (q, m, k), values in difference.groupby(list(PLACE)):
+            yield decided(title, f"q {q:g}, m {m:g}, K {k:g}", values)
+
+
+def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
+    found = by_seed(frame, "last", MAP)
+    personal = 100 * frame[frame["variant"] == "fedbabu"].set_index([*MAP, "seed"])["views.personal.last"].astype(float)
+    gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
+    several = gains[gains.index.get_level_values("partition.ways") > 2]
+    for method in ("fedper", "fedrep", "fedbabu"):
+        title = "a common encoder and an own head gain with several classes"
+        yield decided(title, method, several[method].groupby("seed").mean())
+    for method in ("fedproto", "lg_fedavg", "fedgh", "fedcl"):
+        cells = gains[method].groupby(list(MAP)).mean()
+        place = f"{method} (largest {cells.max():.1f} at m {cells.idxmax()[0]:g}, q {cells.idxmax()[1]:g})"
+        title = f"prototypes or heads alone gain less than {SMALL_GAIN:g} points"
+        yield decided(title, place, gains[method].groupby("seed").mean(), SMALL_GAIN, above=False)
+    headline = found.drop(columns="local").sub(found["local"], axis=0)
+    for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
+        intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
+        none, some = (sum(test) for test in zip(*((i.high < 1, i.low > 0) for i in intervals), strict=True))
+        said = SUPPORTED if none > len(intervals) / 2 else REFUTED if some > len(intervals) / 2 else OPEN
+        place = f"q {shots:g}: {none} of {len(intervals)} methods gain less than 1 point, {some} gain"
+        mean = t_interval(part.mean(axis=1).to_numpy())
+        ends = {"difference": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(part)}
+        yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}
+
+
+OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
+    "letter-ablation": of_ablation,
+    "letter-lead": of_lead,
+    "letter-regime": of_regime,
+    "collaboration": of_collaboration,
+}
+"""Experiment -> its hypotheses."""
+
+
+if __name__ == "__main__":
+    try:
+        found = hypotheses(sys.argv[1])
+    except ConfigError as error:
+        raise SystemExit(f"error: {error}") from None
+    print(markdown(found.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))))

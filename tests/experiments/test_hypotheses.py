@@ -1,0 +1,172 @@
+"""What studies say of the protocol's hypotheses, from tables with known numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from experiments import hypotheses as module
+from experiments.collaboration import COLLABORATION
+from experiments.fedcl_letter import ABLATION
+from experiments.hypotheses import OPEN, REFUTED, SUPPORTED, answer, by_seed, decided, hypotheses
+from experiments.letter_lead import BASE, effects, levels
+from experiments.letter_regime import LETTER_REGIME, PLACES
+from semcom.config import ConfigError
+
+HALF = 4.302653 / math.sqrt(3)
+"""Half the interval of three values with a deviation of 1."""
+
+
+def said(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, str]]:
+    """Hypothesis and place -> difference and answer."""
+    return {(row["hypothesis"], row["place"]): (round(row["difference"], 6), row["answer"]) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limit", "above", "expected"),
+    [
+        (0.1, 2, 0, True, SUPPORTED),
+        (-2, -0.1, 0, True, REFUTED),
+        (-1, 1, 0, True, OPEN),
+        (-1, 1, -1.5, True, SUPPORTED),
+        (-1, 1, 3, False, SUPPORTED),
+        (4, 5, 3, False, REFUTED),
+        (2, 4, 3, False, OPEN),
+        (math.nan, math.nan, 0, True, OPEN),
+    ],
+)
+def test_an_interval_answers(low: float, high: float, limit: float, above: bool, expected: str) -> None:
+    assert answer(low, high, limit, above) == expected
+
+
+def test_a_difference_decides_by_its_interval() -> None:
+    row = decided("h", "p", pd.Series([1.5, 2.5, 3.5, math.nan]))
+    assert (row["difference"], row["seeds"], row["answer"]) == (2.5, 3, SUPPORTED)
+    assert (row["low"], row["high"]) == pytest.approx((2.5 - HALF, 2.5 + HALF), abs=1e-5)
+    assert decided("h", "p", pd.Series([1.4, 2.4, 3.4]))["answer"] == OPEN, "2.4 is less than half the interval"
+    with pytest.raises(ConfigError, match="^hypotheses: h: its runs are missing at p$"):
+        decided("h", "p", pd.Series([math.nan]))
+
+
+def test_numbers_by_seed() -> None:
+    rows = [
+        {"variant": v, "seed": s, "q": q, "view": "a", "accuracy": 0.5, "views.a.last": s / 10 + q, "clusters.x": 0.2}
+        for v in ("m", "n")
+        for s in (0, 1)
+        for q in (0.1, 0.2)
+    ]
+    frame = pd.DataFrame(rows)
+    assert by_seed(frame, "last", ["q"])["m"].to_dict() == pytest.approx(
+        {(0.1, 0): 10, (0.1, 1): 20, (0.2, 0): 20, (0.2, 1): 30}
+    )
+    assert set(by_seed(frame, "clusters.x", ["q"])["n"]) == {20.0} and set(by_seed(frame, places=["q"])["n"]) == {50.0}
+
+
+def test_the_ablation() -> None:
+    """The regulariser gives 3, 4 and 5 points to what is common; own decoders gain 10, of which 2 among own classes."""
+    common = {"fedcl": 0.33, "no regulariser": 0.30, "fedproto": 0.33}
+    ten, own = {"fedcl": 0.40, "own decoders": 0.50}, {"fedcl": 0.48, "own decoders": 0.50}
+    rows = [
+        {"variant": variant, "seed": seed, "view": "a", "clusters.power_between": 0.1}
+        | {"clusters.power_common": common.get(variant, 0.3) + (seed / 100 if variant == "fedcl" else 0)}
+        | {"views.a.at.-9": ten.get(variant, 0.4), "views.a.among_own_at.-9": own.get(variant, 0.4) + seed / 1000}
+        for variant in (one.name for one in ABLATION.compared())
+        for seed in range(3)
+    ]
+    found = said(module.of_ablation(pd.DataFrame(rows)))
+    title = "the regulariser gives power to what classes have in common"
+    assert found[title, "FedCL minus no regulariser"] == (4.0, SUPPORTED)
+    assert found[title, "FedCL minus fedproto"] == (1.0, OPEN)
+    assert found["(reported: own decoders gain)", "-9 dB, among own classes: h"][0] == 2.0
+    title = "a common decoder answers classes that the client does not have"
+    assert found[title, "-9 dB: h - g / 2"][0] == pytest.approx(2 - 10 / 2)
+
+
+def test_the_lead() -> None:
+    """FedCL leads FedProto by 1 to 3 points everywhere, FedAvg by 29 to 31; among own classes by 5 less."""
+    rows = []
+    for arm, accuracy in (("fedcl", 0.60), ("fedproto", 0.58), ("fedavg", 0.30)):
+        titles = [BASE, *(level.title for level in levels("small") if arm in level.arms)]
+        for title in titles:
+            for seed in range(4):
+                more = (seed - 1.5) / 100 if arm == "fedcl" else 0.0
+                more += 0.02 if title == "centroids: plain mean" else 0.0
+                more += 0.2 if title == "classes of the tests: all ten" and arm == "fedavg" else 0.0
+                value = accuracy + more
+                among = value + (0.05 + seed / 1000 if arm == "fedavg" else 0)
+                of_view = {"view": "a", "views.a.last": value, "views.a.best": value, "views.a.among_own": among}
+                of_run = {"variant": f"{arm} | {title}", "seed": seed, "status": "done", "accuracy": value}
+                rows.append({**of_run, **of_view})
+    frame = pd.DataFrame(rows)
+    highest = effects(frame).query("rival == 'fedproto'")["lead_high"].max()
+    found = said(module.of_lead(frame))
+    title = "no level gives a lead of 10 points over FedProto"
+    assert highest < 10 and found[title, "highest: centroids: plain mean"] == (4.0, SUPPORTED)
+    title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
+    assert found[title, "base"] == (30.0, SUPPORTED)
+    falls = "the lead over FedAvg falls with other tests"
+    assert found[falls, "answer: among own classes"] == (-5.15, SUPPORTED)
+    assert found[falls, "classes of the tests: all ten"][0] == -20.0
+    assert found["with mean centroids FedCL is at least as accurate (to 1 point)", "mean minus SCG"][0] == 2.0
+
+
+def test_the_regime() -> None:
+    """Gains by images: 4 points with 5, none with 100; the common encoder adds 10 points everywhere."""
+    rows = []
+    for q, m, k in PLACES["small"]:
+        gain = 0.04 if q == 5 else 0.0
+        of = {"fedcl": gain, "fedcl with a common encoder": gain + 0.1, "fedcl with mean centroids": gain + 0.02}
+        for variant in (one.name for one in LETTER_REGIME.compared()):
+            for seed in range(3):
+                noise = (1 + q) * seed / 1000 if variant == "fedcl" else 0.0
+                place = {"partition.shots": q, "partition.ways": m, "clients": k}
+                accuracy = 0.5 + of.get(variant, 0) + noise
+                rows.append({"variant": variant, "seed": seed, "accuracy": accuracy, **place})
+    found = said(module.of_regime(pd.DataFrame(rows)))
+    fewer, seeds = found["the gain grows as images become few", "q 5 minus q 100"], 1 / 10
+    assert fewer[0] == pytest.approx(4 - 95 * seeds)
+    more = found["the gain grows with the clients", "K 50 minus K 20"]
+    assert more == (0.0, OPEN)
+    title = "averaging the encoder adds to FedCL"
+    assert found[title, "q 5, m 3, K 50"] == (pytest.approx(10 - 6 * seeds), SUPPORTED)
+    assert len([1 for name, _ in found if name == title]) == 1 + len(PLACES["small"])
+    worth = found["the SCG is worth more than mean centroids", "q 5, m 3, K 20"]
+    assert worth == (pytest.approx(-2 + 6 * seeds), OPEN)
+
+
+def test_where_sharing_pays() -> None:
+    """FedPer gains 8 points with several classes, FedGH 1 to 3 everywhere, FedBABU in its own view alone."""
+    rows = []
+    for ways in (2, 5, 10):
+        for shots in (5, 30):
+            for variant in (one.name for one in COLLABORATION.compared()):
+                for seed in range(3):
+                    more = {"fedper": 0.08 if ways > 2 else -0.05, "fedgh": 0.02}.get(variant, -0.01)
+                    value = 0.4 if variant == "local" else 0.4 + more + (seed - 1) / 1000
+                    place = {"partition.ways": ways, "partition.shots": shots, "variant": variant, "seed": seed}
+                    of_view = {"view": "a", "views.a.last": value, "views.personal.last": 0.45 + seed / 1000}
+                    rows.append({**place, **of_view})
+    found = said(module.of_collaboration(pd.DataFrame(rows)))
+    title = "a common encoder and an own head gain with several classes"
+    assert found[title, "fedper"] == (8.0, SUPPORTED) and found[title, "fedrep"] == (-1.0, REFUTED)
+    assert found[title, "fedbabu"] == (5.1, SUPPORTED)
+    heads = {place.split(" ")[0]: value for (name, place), value in found.items() if "alone" in name}
+    assert heads["fedgh"] == (2.0, SUPPORTED) and heads["fedcl"] == (-1.0, SUPPORTED)
+    most = [place for name, place in found if "most methods" in name]
+    assert most == [f"q {q}: 21 of 22 methods gain less than 1 point, 1 gain" for q in (5, 30)]
+
+
+def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def table(path: object) -> pd.DataFrame:
+        return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
+
+    monkeypatch.setattr(module, "stored_table", table)
+    with pytest.raises(ConfigError, match="^hypotheses: docs/protocol.md has none about demo; it has some "):
+        hypotheses("demo")
+    with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):
+        hypotheses("letter-ablation")
