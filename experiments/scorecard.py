@@ -28,6 +28,12 @@ State = Literal[
 ]
 SHARES: Mapping[str, float] = {"all": 1.0, "any": 1.0, "almost-all": 0.8, "most": 0.5, "some": 0.0}
 """Quantifier -> the part of the comparisons that has to say yes; of `most` and `some` it has to be more."""
+OVERTURNED: Mapping[str, tuple[State, ...]] = {
+    **dict.fromkeys(("all", "any"), ("reproduced",)),
+    **dict.fromkeys(("almost-all", "most"), ("reproduced", "not reproduced")),
+    "some": ("not reproduced",),
+}
+"""Quantifier -> what values that were not run might make wrong."""
 NEAR = 2.0
 """Points around a stated number that count as it."""
 WIDEST = 8.0
@@ -179,10 +185,9 @@ def _state(
         return "protocol unknown", [claim["note"]] if claim["note"] else []
     if found is None or not any(one.seeds for one in judged):
         return "not run", [] if found is None else [f"the runs have no {read.metric} at its points"]
-    missing = _missing(read, found)
+    missing = _missing(read, found, claim["item"].split())
     state = decide([one.answer for one in judged], read.quantifier)
-    few = read.quantifier in ("most", "almost-all", "some")  # what is missing might make it true, or for `all` false
-    if missing and (state == "not reproduced" if few else state == "reproduced"):
+    if missing and state in OVERTURNED[read.quantifier]:
         state = "cannot be told"
     rivals = [name for one in judged for name in one.comparison.absent]
     absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
@@ -211,15 +216,17 @@ def _shown(read: Claim, judged: Judged) -> tuple[float, float, float]:
     return judged.mean, judged.low, judged.high
 
 
-def _missing(read: Claim, found: Evidence) -> list[str]:
-    """Return the values of fields that a claim speaks of and no run has."""
+def _missing(read: Claim, found: Evidence, items: Sequence[str]) -> list[str]:
+    """Return the items, and the values of fields, that a claim speaks of and no run has."""
+    there = {key[0] for key in found.places}
     values = sorted(
         f"{field}={value}"
         for field, wanted in read.asked.items()
         for value in wanted
         if not any(value in place.get(field, ()) for place in found.places.values())
     )
-    return [f"not run: {', '.join(values)}"] if values else []
+    lacking = [*(item for item in items if item not in there), *values]
+    return [f"not run: {', '.join(lacking)}"] if lacking else []
 
 
 def _label(judged: Judged) -> str:

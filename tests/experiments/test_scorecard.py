@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -153,6 +154,37 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     assert best["state"] == "cannot be told"
     assert best["note"] == "not run: clients=5; no results for fedcl - fedavg at some points"
     assert (best["yes"], best["no"], best["open"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("lead", "quantifier", "state"),
+    [
+        (0.1, "all", "cannot be told"),
+        (0.1, "most", "cannot be told"),
+        (0.1, "almost-all", "cannot be told"),
+        (0.1, "some", "reproduced"),
+        (-0.1, "all", "not reproduced"),
+        (-0.1, "most", "cannot be told"),
+        (-0.1, "almost-all", "cannot be told"),
+        (-0.1, "some", "cannot be told"),
+    ],
+)
+@pytest.mark.parametrize("lacks", ["a value", "an item"])
+def test_what_was_not_run_decides_nothing(lead: float, quantifier: str, state: str, lacks: str, tmp_path: Path) -> None:
+    """One point of two says yes or no, with hardly any spread; the other has no runs, or no study."""
+    for name, accuracy in (("fedcl", 0.6 + lead), ("fedproto", 0.6)):
+        for seed in range(3):
+            of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
+            simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
+    value = lacks == "a value"
+    asked = f"clients={'5|20' if value else '20'};quantifier={quantifier}"
+    fields = {"left": "fedcl", "right": "fedproto", "at": asked, "relation": "above", "value": math.nan, "unit": ""}
+    items = "letter-fig2a letter-fig3b" if not value else "letter-fig2a"
+    blank = dict.fromkeys(("reading", "contradicted_by", "note"), "")
+    whole = {"id": "x", "paper": "fedcl-letter", "item": items, "page": "1", "says": "", "protocol": "known", **blank}
+    found = card.row({**whole, **fields}, evidence(items.split(), tmp_path))
+    assert found["state"] == state
+    assert found["note"].startswith("not run: " + ("clients=5" if value else "letter-fig3b"))
 
 
 def test_an_arm_that_failed_at_one_point_leaves_the_claim_open(tmp_path: Path) -> None:
