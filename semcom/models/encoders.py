@@ -124,6 +124,11 @@ def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:
     return nn.Sequential(*list(cnn(channels, features, size).children())[:-1])
 
 
+def cnn_linear_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
+    """`cnn_linear` with a dropout of 0.3 on the features: the text of FedCRL with the dropout of its Table I."""
+    return nn.Sequential(*cnn_linear(channels, features, size).children(), nn.Dropout(0.3))
+
+
 def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
     """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling: FedBABU's network.
 
