@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.base import Experiment, Grid
 from experiments.outcome import train_then
-from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -36,10 +36,11 @@ def train_and_send(config: RunConfig) -> None:
     train_then(config, sent)
 
 
-def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
+def _base(data: str, shots: int, test: int, rounds: int, encoder: str) -> RunConfig:
     """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
+        model=ModelConfig(encoder=encoder),
         partition=PartitionConfig(options={"ways": 3, "shots": shots, "test_per_class": test}),
         channel=ChannelConfig(snr_db=9.0, test_snr_db="9,0,18"),
         clients=20,
@@ -47,7 +48,7 @@ def _base(data: str, shots: int, test: int, rounds: int) -> RunConfig:
     )
 
 
-KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0,)}
+KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0, 1, 2)}
 APART = {"channel.kind": {"ideal": {"channel.snr_db": 10.0, "channel.test_snr_db": None}}}
 """Settings of the runs over the link `ideal`: without noise there is no SNR to be set."""
 
@@ -57,8 +58,8 @@ WIRELESS_BASELINES = Experiment(
     paper="none",
     variants=("fedcl",),
     scales={
-        "smoke": Grid(_base("digits", 15, 10, 4), KINDS, APART),
-        "small": Grid(_base("cifar10", 100, 50, 60), KINDS, APART),
+        "smoke": Grid(_base("digits", 15, 10, 4, "dcgan"), {**KINDS, "seed": (0,)}, APART),
+        "small": Grid(_base("cifar10", 100, 50, 60, "dcgan-narrow"), KINDS, APART),
     },
     axis="channel.kind",
     figures=("wireless-baselines",),

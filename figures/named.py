@@ -7,6 +7,7 @@ import pandas as pd
 from experiments.study import Study
 from experiments.table import means
 from figures.base import Drawing, Plot
+from figures.heatmap import HEATMAP
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
 KIND, DATA = "partition.kind", "data.name"
@@ -90,6 +91,7 @@ FEDCRC_FIG1 = Drawing(
 )
 """Fig. 1 of FedCRC."""
 
+FIRST_VIEWS = "Each method by its first view (FedBABU and FedCRC: the global model)."
 COLLABORATION = Drawing(
     "collaboration", "collaboration", Plot(kind="gain", x="partition.shots", y="last", facet="partition.ways")
 )
@@ -98,9 +100,27 @@ WIRELESS_SNR = Drawing(
     "wireless-snr",
     "wireless-snr",
     Plot(kind="heatmap", x=TEST_SNR, facet="channel.kind", at={"air.parameters": "ideal"}),
+    caption=lambda cells, plot: " ".join(
+        (HEATMAP.caption(cells, plot), FIRST_VIEWS, "Models and prototypes pass free of errors.")
+    ),
     shows=(TEST_SNR, "channel.kind", "air.parameters"),
 )
 """All methods against test SNR over three channels, exchange free of errors."""
+WIRELESS_EXCHANGE = Drawing(
+    "wireless-exchange",
+    "wireless-snr",
+    Plot(kind="heatmap", x=TEST_SNR, facet="air.parameters", at={"channel.kind": "awgn"}),
+    caption=lambda cells, plot: " ".join(
+        (
+            HEATMAP.caption(cells, plot),
+            FIRST_VIEWS,
+            "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog): an averaged "
+            "encoder is then tested as the base station has it, which no client does.",
+        )
+    ),
+    shows=(TEST_SNR, "channel.kind", "air.parameters"),
+)
+"""All methods against test SNR over AWGN, with exchange free of errors and over the air."""
 WIRELESS_HETEROGENEITY = Drawing(
     "wireless-heterogeneity",
     "wireless-heterogeneity",

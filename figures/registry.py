@@ -54,6 +54,7 @@ FIGURES: Registry[AnyFigure] = Registry(
         "repper-table3": "figures.named:REPPER_TABLE3",
         "repper-table4": "figures.named:REPPER_TABLE4",
         "wireless-baselines": "figures.baselines:WIRELESS_BASELINES",
+        "wireless-exchange": "figures.named:WIRELESS_EXCHANGE",
         "wireless-heterogeneity": "figures.named:WIRELESS_HETEROGENEITY",
         "wireless-snr": "figures.named:WIRELESS_SNR",
         "channel-ber": "figures.channel_ber:CHANNEL_BER",
