@@ -72,7 +72,7 @@ def silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -
 
     As `semcom.silhouette` has it, but clients are taken one by one: where encoders are the clients' own, features of
     different clients have nothing to do with each other. NaN for a client whose images are all of one class, or each
-    of a class of its own.
+    of a class of its own, and for an image that is alone in its class, which scikit-learn gives 0.
 
     Args:
         features: `[n, d]`.
@@ -85,7 +85,8 @@ def silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -
     for client in np.unique(clients):
         mine = clients == client
         if 2 <= len(np.unique(labels[mine])) < mine.sum():
-            found[mine] = silhouette_samples(features[mine], labels[mine])
+            alone = np.bincount(labels[mine])[labels[mine]] == 1
+            found[mine] = np.where(alone, np.nan, silhouette_samples(features[mine], labels[mine]))
     return found
 
 

@@ -72,6 +72,12 @@ def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, 
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
 
+def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
+    """Return a number of a variant's runs in percent, by place and seed, such as views.personal.accuracy."""
+    part = frame[frame["variant"] == variant].set_index([*places, "seed"])
+    return 100 * part[number].astype(float)
+
+
 def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = ()) -> pd.DataFrame:
     """Return a number of each run in percent: a row for each place and seed, a column for each variant.
 
@@ -176,11 +182,50 @@ def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}
 
 
+def of_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCRC's models are above those of the other methods, at each division."""
+    frame = frame.assign(division=_divisions(frame))
+    views = {"global": ("fedavg", "fedbabu"), "personal": ("fedper", "fedrep"), "own_body": ("fedper", "fedrep")}
+    for view, rivals in views.items():
+        ours = of_view(frame, "fedcrc", f"views.{view}.accuracy", ["division"])
+        kind = "global" if view == "global" else "personal"
+        for rival in rivals:
+            theirs = of_view(frame, rival, f"views.{kind}.accuracy", ["division"])
+            for division, values in (ours - theirs).groupby("division", sort=False):
+                yield decided(f"FedCRC's {view} model is above {rival}", str(division), values)
+
+
+def of_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
+    places, number = ["partition.beta"], "new_clients.global.accuracy"
+    difference = of_view(frame, "fedcrc", number, places) - of_view(frame, "fedavg", number, places)
+    for beta, values in difference.groupby("partition.beta"):
+        yield decided("on new clients FedCRC is above FedAvg", f"beta {beta:g}", values)
+
+
+def of_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether a tau of 0.99 is better than one of 0.2, at each division."""
+    frame = frame.assign(division=_divisions(frame))
+    found = of_view(frame, "fedcrc", "accuracy", ["hyper.tau", "division"])
+    for division, values in (found[0.99] - found[0.2]).groupby("division", sort=False):
+        yield decided("tau 0.99 is better than 0.2", str(division), values)
+
+
+def _divisions(frame: pd.DataFrame) -> pd.Series:
+    """Return the names of the divisions of FedCRC's runs: dataset and beta, or equal parts."""
+    equal = frame["partition.kind"] == "iid"
+    beta = frame["partition.beta"].astype(float).map("beta {:g}".format)
+    return frame["data.name"] + " " + beta.where(~equal, "equal")
+
+
 OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-ablation": of_ablation,
     "letter-lead": of_lead,
     "letter-regime": of_regime,
     "collaboration": of_collaboration,
+    "fedcrc-table1": of_fedcrc_table1,
+    "fedcrc-table2": of_fedcrc_table2,
+    "fedcrc-table3": of_fedcrc_table3,
 }
 """Experiment -> its hypotheses."""
 

@@ -40,7 +40,7 @@ SNRS = {
 LINK = ("channel.kind", "air.parameters")
 CHANNELS = ("awgn", "rayleigh", "ofdm")
 LINKS = {
-    "smoke": (("rayleigh", "analog"),),
+    "smoke": (("awgn", "analog"),),
     "small": (*((kind, "ideal") for kind in CHANNELS), ("awgn", "analog")),
     "paper": tuple((kind, exchange) for exchange in ("ideal", "analog") for kind in CHANNELS),
 }

@@ -161,6 +161,37 @@ def test_where_sharing_pays() -> None:
     assert most == [f"q {q}: 21 of 22 methods gain less than 1 point, 1 gain" for q in (5, 30)]
 
 
+def test_fedcrc() -> None:
+    """Its global model is 2 points above FedAvg's and level with FedBABU's, its personal ones below FedPer's."""
+    divisions = (("mnist", "dirichlet-client", 0.1), ("cifar10", "iid", math.nan))
+    rows = []
+    for data, kind, beta in divisions:
+        for seed in range(3):
+            of = {"seed": seed, "data.name": data, "partition.kind": kind, "partition.beta": beta, "hyper.tau": 0.99}
+            for variant, common, own in (("fedcrc", 0.52, 0.60), ("fedavg", 0.50, 0.0), ("fedbabu", 0.52, 0.0)):
+                views = {"views.global.accuracy": common + seed / 1000 * (variant == "fedcrc")}
+                mine = {"views.personal.accuracy": own, "views.own_body.accuracy": own + 0.1 + seed / 1000}
+                new = {"new_clients.global.accuracy": common + seed / 1000 * (variant == "fedcrc")}
+                rows.append({"variant": variant, "accuracy": common, **of, **views, **mine, **new})
+            for variant in ("fedper", "fedrep"):
+                rows.append({"variant": variant, **of, "views.personal.accuracy": 0.65 + seed / 1000})
+    frame = pd.DataFrame(rows)
+    found = said(module.of_fedcrc_table1(frame))
+    for place in ("mnist beta 0.1", "cifar10 equal"):
+        assert found["FedCRC's global model is above fedavg", place] == (2.1, SUPPORTED)
+        assert found["FedCRC's global model is above fedbabu", place] == (0.1, OPEN)
+        assert found["FedCRC's personal model is above fedper", place] == (-5.1, REFUTED)
+        assert found["FedCRC's own_body model is above fedrep", place][0] == 5.0
+    skewed = frame[frame["partition.kind"] == "dirichlet-client"]
+    assert said(module.of_fedcrc_table2(skewed)) == {
+        ("on new clients FedCRC is above FedAvg", "beta 0.1"): (2.1, SUPPORTED)
+    }
+    low = frame[frame["variant"] == "fedcrc"].assign(**{"hyper.tau": 0.2}, accuracy=0.5 + frame["seed"] / 1000)
+    taus = said(module.of_fedcrc_table3(pd.concat([frame, low])))
+    title = "tau 0.99 is better than 0.2"
+    assert taus == {(title, place): (1.9, SUPPORTED) for place in ("mnist beta 0.1", "cifar10 equal")}
+
+
 def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def table(path: object) -> pd.DataFrame:
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})

@@ -157,6 +157,13 @@ def test_silhouettes_are_taken_client_by_client() -> None:
     assert means == {g: {"silhouette": pytest.approx((outer + inner) / 2)} for g in ("head", "tail")}
 
 
+def test_an_image_that_is_alone_in_its_class_has_no_silhouette() -> None:
+    """The others have theirs, to which it is a class that they may be near to: a = 1, b = 2 and 3."""
+    features, labels = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
+    found = class_groups.silhouettes(features, labels, np.zeros(3, dtype=int))
+    np.testing.assert_allclose(found, [1 - 1 / 3, 1 - 1 / 2, np.nan])
+
+
 # Gradients -----------------------------------------------------------------------------------------------------------
 
 
