@@ -197,12 +197,61 @@ LETTER_LEAD = Experiment(
 """The screening of docs/protocol.md."""
 
 
-def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
+CONFIRMED: tuple[str, ...] = ()
+"""Titles of the levels that `strongest` has chosen from the screening's results; none, as long as there are none."""
+TOGETHER = "together"
+"""The factor of both of them at once."""
+
+
+def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
+    """Return the levels of the confirmation: each of the titles, and where there are two both together.
+
+    The fields that both together set depend on the method (`_confirmed_fields`), so that level has none of its own.
+    """
+    chosen = tuple(level for title in titles for level in levels(scale) if level.title == title)
+    if len(chosen) < 2:
+        return chosen
+    arms = tuple(arm for arm in ARMS if any(arm in level.arms for level in chosen))
+    never = tuple(arm for arm in ARMS if any(arm in level.never for level in chosen))
+    return (*chosen, Level(TOGETHER, " and ".join(titles), {}, tuple(a for a in arms if a not in never), never))
+
+
+def _confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return variant -> its settings in the confirmation, the base's among them."""
+    lam, parts = {"hyper.lam": LAMBDA[scale]}, confirmed(scale, titles)
+    found = {f"{arm} | {BASE}": lam if arm == "fedcl" else {} for arm in ARMS}
+    for level in parts:
+        of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
+        for arm in level.arms:
+            own = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
+            start = {} if own.get("hyper.centroids") == "none" else found[f"{arm} | {BASE}"]
+            found[f"{arm} | {level.title}"] = {**start, **own}
+    return found
+
+
+def _confirm(scale: str) -> Grid:
+    start = set_fields(base(scale, 9.0), {"model.encoder": "dcgan"})
+    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_confirmed_fields(scale, CONFIRMED))
+
+
+LETTER_LEAD_CONFIRM = Experiment(
+    name="letter-lead-confirm",
+    title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
+    paper="none (what the FedCL letter's lead could follow from)",
+    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _confirmed_fields("small", CONFIRMED)),
+    scales=each_scale(_confirm, ("small", "paper")),
+    axis="seed",
+)
+"""The confirmation of docs/protocol.md."""
+
+
+def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | None = None) -> pd.DataFrame:
     """Return lead and effect of each level and reading on the lead over each rival, in points.
 
     Args:
         frame: the table of the sweep.
         scale: of it.
+        of: its levels (None: those of the screening).
 
     Returns:
         Columns: factor, level, rival, lead, lead_low, lead_high, rival_accuracy (its mean over the same seeds), effect,
@@ -212,7 +261,7 @@ def effects(frame: pd.DataFrame, scale: str = "small") -> pd.DataFrame:
     """
     runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
     rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
-    for level in levels(scale):
+    for level in levels(scale) if of is None else of:
         where = dict.fromkeys(level.arms, level.title)
         for rival in (name for name in RIVALS if name not in level.never):
             start = _lead(*_pair(runs, rival, {}, level.metric))
@@ -356,7 +405,10 @@ def told(found: pd.DataFrame) -> pd.Series:
 
 
 if __name__ == "__main__":
-    found = effects(stored_table(sys.argv[1]))
+    frame = stored_table(sys.argv[1])
+    screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
+    found = effects(frame, of=None if screening else confirmed("small"))
     for table in (found, verdicts(found)):
         print(markdown(table.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))), end="\n\n")
-    print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
+    if screening:
+        print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")

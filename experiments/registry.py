@@ -44,6 +44,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-fig3b": "experiments.fedcl_letter:FIG3B",
         "letter-fig4": "experiments.fedcl_letter:FIG4",
         "letter-lead": "experiments.letter_lead:LETTER_LEAD",
+        "letter-lead-confirm": "experiments.letter_lead:LETTER_LEAD_CONFIRM",
         "letter-regime": "experiments.letter_regime:LETTER_REGIME",
         "letter-search": "experiments.letter_search:LETTER_SEARCH",
         "letter-search-lambda": "experiments.letter_search:LETTER_SEARCH_LAMBDA",

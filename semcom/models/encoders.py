@@ -111,7 +111,7 @@ def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
 
 
 def cnn_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
-    """`cnn` with a dropout of 0.3 on the features: the rate of FedCRL's Table I, which names no place for it."""
+    """`cnn` with a dropout of 0.3 on the features, the rate of FedCRL's Table I, which names no place."""
     return nn.Sequential(*cnn(channels, features, size).children(), nn.Dropout(0.3))
 
 
@@ -125,12 +125,12 @@ def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:
 
 
 def cnn_linear_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
-    """`cnn_linear` with a dropout of 0.3 on the features: the text of FedCRL with the dropout of its Table I."""
+    """`cnn_linear` with a dropout of 0.3 on the features: FedCRL's text and the rate of its Table I."""
     return nn.Sequential(*cnn_linear(channels, features, size).children(), nn.Dropout(0.3))
 
 
 def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
-    """Four 3x3 convolutions of 64 filters, each with BatchNorm, ReLU and 2x2 max-pooling: FedBABU's network.
+    """Four 3x3 convolutions of 64 filters, with BatchNorm, ReLU and 2x2 max-pooling: FedBABU's network.
 
     (Oh, Kim, Yun, ICLR 2022.) Of images of 32x32 pixels they leave 2x2x64 = 256 numbers. The paper's fully-connected
     layer is its predictor, here the head. With 256 features nothing lies between the two, and with a linear head this

@@ -27,7 +27,7 @@ The table prints stride 2 for the last one too, between maps of the same size.
 
 
 def mobilenet(channels: int, features: int) -> nn.Module:
-    """MobileNetV2 (Sandler et al., CVPR 2018) with random weights, and a layer from 1280 numbers to features.
+    """MobileNetV2 (Sandler et al., CVPR 2018), random weights, and a layer from 1280 numbers to features.
 
     The initial weights are torchvision's. Its dropout of 0.2 belongs to the classifier, which the head is here, so it
     is left out. The depthwise filters start so small that features are tiny (1e-10) in evaluation mode until BatchNorm

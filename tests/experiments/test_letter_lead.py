@@ -93,6 +93,35 @@ def test_the_strongest_levels_raise_the_lead_one_for_each_rival() -> None:
     assert lead.strongest(found[found["low"].isna() | (found["low"] < 0)]) == []
 
 
+def test_what_is_confirmed_alone_and_together() -> None:
+    """Each arm has what its levels set, and what no level of it changes is the base's."""
+    titles = ("power: free", "training of the others: no channel")
+    fields, found = lead._confirmed_fields("small", titles), lead.confirmed("small", titles)
+    both = f"together: {' and '.join(titles)}"
+    assert [(level.title, level.arms) for level in found] == [
+        (titles[0], lead.ARMS),
+        (titles[1], lead.RIVALS),
+        (both, lead.ARMS),
+    ]
+    lam, free, quiet = {"hyper.lam": 1 / 16}, {"channel.power": "free"}, {"train.through_link": False}
+    assert fields == {
+        **{"fedcl | base": lam, "fedproto | base": {}, "fedavg | base": {}},
+        **{f"{arm} | {titles[0]}": {**(lam if arm == "fedcl" else {}), **free} for arm in lead.ARMS},
+        **{f"{arm} | {titles[1]}": quiet for arm in lead.RIVALS},
+        **{f"fedcl | {both}": {**lam, **free}},
+        **{f"{arm} | {both}": {**free, **quiet} for arm in lead.RIVALS},
+    }
+    assert lead.confirmed("small", titles[:1]) == found[:1] and lead.confirmed("small", ()) == ()
+    without = lead._confirmed_fields("small", ("centroids: none",))
+    assert without["fedcl | centroids: none"] == {"hyper.centroids": "none"}, "lambda has no effect then"
+
+
+def test_the_confirmation_has_a_wider_encoder_more_rounds_and_three_of_the_seeds() -> None:
+    runs = [semcom.resolve(run.config) for run in lead.LETTER_LEAD_CONFIRM.runs("small")]
+    assert {(of.model.encoder, of.train.rounds, of.channel.snr_db) for of in runs} == {("dcgan", 60, 9.0)}
+    assert {of.seed for of in runs} == {10, 11, 12} and len(runs) >= 9
+
+
 def verdict(rival: str, *leads: tuple[str, float, float, float]) -> dict[tuple[float, str], tuple[str, str]]:
     """What is said of a rival's numbers, from (factor, low, high, the rival's accuracy)."""
     rows = [
