@@ -42,6 +42,8 @@ READINGS = ("points", "relative")
 NEAR, WIDEST = 2.0, 8.0
 """Points around a stated number that count as it, and width of the widest interval that may be said to reach it."""
 ROUNDS = {"small": 30, "paper": 200}
+MANY = {"small": 200, "paper": 1000}
+"""Scale -> rounds that are many: at `small` the letter's."""
 SEEDS = {"small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
 """None of those of the letter's figures, whose results were known before."""
 BASE = "base"
@@ -118,7 +120,7 @@ def levels(scale: str) -> tuple[Level, ...]:
         # Six rounds have no ten evaluations after the first rounds: the last one is compared.
         Level("5 local epochs", "as many passes", passes, metric="last"),
         Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
-        Level("rounds", "200", {"train.rounds": 200}),  # at scale `paper` the base itself
+        Level("rounds", "many", {"train.rounds": MANY[scale]}),
         Level("participation", "4 of 20", {"train.participation": 0.2}),
         Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
         Level("clients", "5", {"clients": 5}),

@@ -60,6 +60,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "repper-table3": "experiments.repper:TABLE3",
         "repper-table4": "experiments.repper:TABLE4",
         "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
+        "wireless-exchange": "experiments.wireless:WIRELESS_EXCHANGE",
         "wireless-heterogeneity": "experiments.wireless:WIRELESS_HETEROGENEITY",
         "wireless-snr": "experiments.wireless:WIRELESS_SNR",
     },

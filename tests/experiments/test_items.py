@@ -28,7 +28,7 @@ from experiments.scorecard import scorecard
 from experiments.stored import Stored
 from experiments.study import study
 from experiments.words import plain_text
-from semcom.config import DataConfig
+from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
 from tests.experiments.studies import config, line, scored, simple, write
 
@@ -106,6 +106,9 @@ def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
         assert of["train.batch_size"] == "16" and of["clients"] == "20"
 
 
+AWGN = ("wireless-snr", "wireless-exchange")
+
+
 def fedcosr_items() -> list[str]:
     return [name for name in NAMES if name.startswith("fedcosr-")]
 
@@ -117,12 +120,15 @@ def test_arms_are_those_of_the_papers() -> None:
     assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
+    keys = {name: {run_hash(semcom.resolve(r.config)) for r in experiment(name).runs("small")} for name in AWGN}
+    shared = keys["wireless-snr"] & keys["wireless-exchange"]
+    assert len(shared) == 3 * len(METHODS) and len(keys["wireless-exchange"] - shared) == 3 * (len(METHODS) - 2)
 
 
 def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange() -> None:
     grid = experiment("wireless-heterogeneity").scales["small"]
     assert {ways * shots for ways, shots in varied(grid, "partition.ways", "partition.shots")} == {150}  # type: ignore[operator]
-    analog = {name for name, of in runs("wireless-snr", "small") if of["air.parameters"] == "analog"}
+    analog = {name for name, of in runs("wireless-exchange", "small") if of["air.parameters"] == "analog"}
     assert analog == set(METHODS) - {"local", "fedcl"}
 
 
