@@ -19,7 +19,7 @@ from experiments.archive import stored_table
 from experiments.letter_lead import BASE, effects
 from experiments.letter_regime import PLACE
 from experiments.statistics import t_interval
-from experiments.table import markdown, of_headline
+from experiments.table import markdown, number_of
 from semcom.config import ConfigError
 
 Row = dict[str, Any]
@@ -87,9 +87,7 @@ def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str]
             are the view's.
         places: fields that tell places apart.
     """
-    own = metric in frame
-    rows = frame.to_dict("records")
-    values = [row[metric] if own else of_headline(row, metric) for row in rows]
+    values = [number_of(row, metric) for row in frame.to_dict("records")]
     wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
     return 100 * wide.astype(float)
 

@@ -28,8 +28,9 @@ from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.fields import set_fields
+from experiments.scorecard import NEAR, WIDEST
 from experiments.statistics import t_interval
-from experiments.table import markdown, of_headline
+from experiments.table import markdown, number_of
 from semcom.config import ChannelConfig
 
 ARMS = ("fedcl", "fedproto", "fedavg")
@@ -39,8 +40,6 @@ STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
 READINGS = ("points", "relative")
 """What its percentages may be: points, or parts of the rival's accuracy."""
-NEAR, WIDEST = 2.0, 8.0
-"""Points around a stated number that count as it, and width of the widest interval that may be said to reach it."""
 ROUNDS = {"small": 30, "paper": 200}
 MANY = {"small": 200, "paper": 1000}
 """Scale -> rounds that are many: at `small` the letter's."""
@@ -171,7 +170,7 @@ READ = (
 
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_own(scale))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_own(scale, _variants(scale)))
 
 
 def _variants(scale: str) -> list[Variant]:
@@ -180,9 +179,8 @@ def _variants(scale: str) -> list[Variant]:
     return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
 
 
-def _own(scale: str) -> dict[str, dict[str, Any]]:
-    """Return variant -> its settings at a scale; the names are the same at all scales."""
-    variants = _variants(scale)
+def _own(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+    """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
     lam = of_lambda(scale, variants)
     return {variant.name: {**lam.get(variant.name, {}), **variant.set} for variant in variants}
 
@@ -220,15 +218,13 @@ def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...
 
 def _confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings in the confirmation, the base's among them."""
-    lam, parts = {"hyper.lam": LAMBDA[scale]}, confirmed(scale, titles)
-    found = {f"{arm} | {BASE}": lam if arm == "fedcl" else {} for arm in ARMS}
+    parts, variants = confirmed(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
     for level in parts:
         of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
         for arm in level.arms:
-            own = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
-            start = {} if own.get("hyper.centroids") == "none" else found[f"{arm} | {BASE}"]
-            found[f"{arm} | {level.title}"] = {**start, **own}
-    return found
+            both = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
+            variants.append(Variant(f"{arm} | {level.title}", arm, both))
+    return _own(scale, variants)
 
 
 def _confirm(scale: str) -> Grid:
@@ -290,11 +286,7 @@ def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
     if variant not in runs.index.get_level_values("variant"):
         return pd.Series(dtype=float)
     part = runs.xs(variant, level="variant")
-    if metric == "accuracy" or "." in metric:
-        found = part[metric] if metric in part else pd.Series(math.nan, part.index)
-    else:
-        found = pd.Series([of_headline(row, metric) for row in part.to_dict("records")], part.index)
-    return 100 * found.astype(float)
+    return 100 * pd.Series([number_of(row, metric) for row in part.to_dict("records")], part.index, dtype=float)
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:

@@ -130,6 +130,11 @@ def tested(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.drop(columns="open").assign(**accuracy)
 
 
+def number_of(row: Mapping[str, Any], metric: str) -> float:
+    """Return a number of a run's own, such as clusters.power_common, or else of its first view; NaN for neither."""
+    return row[metric] if metric in row else of_headline(row, metric)
+
+
 def of_headline(row: Mapping[str, Any], metric: str) -> float:
     """Return a number of a run's first view, such as `at.10`; NaN where it has none, as a failed run."""
     return row.get(f"views.{row.get('view')}.{metric}", np.nan)
