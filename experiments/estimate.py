@@ -8,8 +8,9 @@ the start of processes and what a training function of an experiment's own does 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -18,6 +19,7 @@ from experiments.cost import kind, samples, work
 from experiments.fields import field_of
 from experiments.outcome import is_finished
 from experiments.plan import Plan
+from experiments.reuse import reusable
 from experiments.shard import Shard
 from experiments.sweep import check_data
 from experiments.table import UNITS
@@ -57,19 +59,21 @@ class Pace:
         return self.setup_s + work(config) * self.sample_s + evaluations * tested * self.client_s
 
 
-def dry_run(plan: Plan, shard: Shard | None = None, jobs: int = 1) -> str:
+def dry_run(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
     """Return the runs of a sweep and what they will take, as text. Nothing is written to the sweep's folder.
 
     Args:
         plan: the sweep.
         shard: the part of it that is looked at (None: all of it).
         jobs: largest number of runs at a time.
+        reuse: folders or archives of other studies, whose finished runs would be taken over.
 
     Raises:
-        ConfigError: its data cannot be had.
+        ConfigError: its data cannot be had, or a study to reuse is none.
     """
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    left = {key: config for key, config in share.items() if not is_finished(config)}
+    with reusable(plan, reuse) as found:
+        left = {key: config for key, config in share.items() if key not in found and not is_finished(config)}
     check_data(left.values())
     taken = _seconds(plan, left)
     part = f"shard {shard}: " if shard else ""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from experiments.outcome import TRAINING
 from experiments.results import configuration, fields, read_table
-from experiments.sweep import OWNER
+from experiments.owner import OWNER
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.arrays import Arrays, read_arrays

@@ -15,18 +15,17 @@ from experiments import results, table
 from experiments.base import Train
 from experiments.failures import Failure, report
 from experiments.outcome import is_finished, left_error, run_folder
-from experiments.owner import OWNER, another_sweep, at_work, held_by
+from experiments.owner import another_sweep, at_work, held_by
 from experiments.parallel import carry_out, check_workers
 from experiments.plan import Plan, planned
 from experiments.registry import own_train
 from experiments.request import asked
+from experiments.reuse import reusable, take
 from experiments.shard import Shard, read_shard
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require
 from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
-
-__all__ = ["OWNER", "check_data", "sweep"]
 
 
 def check_data(configs: Iterable[RunConfig]) -> None:
@@ -66,6 +65,7 @@ def sweep(
     out: Path | str | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
+    reuse: Sequence[Path | str] = (),
 ) -> Path | None:
     """Carry out a grid of runs and write its table; runs that are finished already are not run again.
 
@@ -91,6 +91,7 @@ def sweep(
         train: function that carries out one run (None: the experiment's own, or `semcom.run`).
         limit_minutes: time after which a run is stopped; it counts as failed, and the same call goes on where it
             stopped (None: none).
+        reuse: folders or archives of other studies, whose finished runs are taken over where this one has them too.
 
     Returns:
         The path of results.parquet; None after a shard while others have runs that have not ended.
@@ -103,7 +104,14 @@ def sweep(
     check_workers(jobs, backend, gpus_per_run)
     plan = planned(name, scale, asked(methods, seeds, set, vary), plugins, out)
     return execute(
-        plan, part, jobs=jobs, backend=backend, gpus_per_run=gpus_per_run, train=train, limit_minutes=limit_minutes
+        plan,
+        part,
+        jobs=jobs,
+        backend=backend,
+        gpus_per_run=gpus_per_run,
+        train=train,
+        limit_minutes=limit_minutes,
+        reuse=reuse,
     )
 
 
@@ -116,6 +124,7 @@ def execute(
     gpus_per_run: float | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
+    reuse: Sequence[Path | str] = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
     check_workers(jobs, backend, gpus_per_run)
@@ -127,22 +136,25 @@ def execute(
             from semcom.runs.limits import check_processes  # imports torch
 
             check_processes("jobs", jobs)
-    check_data(share.values())
     carry = train or own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
-    with at_work(plan.folder, shard, partial(_settle, plan)):
-        errors = carry_out(
-            share,
-            jobs=jobs,
-            backend=backend,
-            gpus_per_run=gpus_per_run,
-            train=carry,
-            limit_minutes=limit_minutes,
-            labels=plan.labels,
-        )
-        missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
-        if shard is None or not missing:
-            return _store(plan, errors, own)
+    with reusable(plan, reuse) as found:
+        check_data(config for key, config in share.items() if key not in found)
+        with at_work(plan.folder, shard, partial(_settle, plan)):
+            for key in found.keys() & share.keys():
+                take(share[key], found[key])
+            errors = carry_out(
+                share,
+                jobs=jobs,
+                backend=backend,
+                gpus_per_run=gpus_per_run,
+                train=carry,
+                limit_minutes=limit_minutes,
+                labels=plan.labels,
+            )
+            missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
+            if shard is None or not missing:
+                return _store(plan, errors, own)
     if errors:
         _tell(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")

@@ -79,6 +79,8 @@ class SweepFlags:
     """Show the runs and an estimate of the time that they take on this machine, and train nothing."""
     shard: str | None = None
     """Part of the grid that is carried out, such as 3/16: one job of a batch system's array (None: all of it)."""
+    reuse: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="STUDY")] = ()
+    """Another study's folder or archive, whose finished runs are taken over where this one has them (repeatable)."""
     jobs: int | None = None
     """Largest number of runs that train at the same time, each in a process of its own (None: 1; with ray as many as
     the cluster has CPUs and GPUs for)."""

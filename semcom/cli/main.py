@@ -217,23 +217,23 @@ def sweep(words: list[str]) -> None:
             plan = planned(early.name, wanted.scale, request, early.plugins, wanted.out)
             drawings = drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
-            _dry_run(plan, shard, wanted.jobs or 1)
+            _dry_run(plan, shard, wanted)
         else:
             _execute(plan, shard, wanted, drawings)
 
 
-def _dry_run(plan: Any, shard: Any, jobs: int) -> None:
+def _dry_run(plan: Any, shard: Any, wanted: SweepFlags) -> None:
     """Print the runs of a planned sweep and what they will take."""
     from experiments.estimate import dry_run
 
-    print(dry_run(plan, shard, jobs))
+    print(dry_run(plan, shard, wanted.jobs or 1, wanted.reuse))
 
 
 def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from experiments.sweep import execute
 
-    names = ("jobs", "backend", "gpus_per_run", "limit_minutes")
+    names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
     table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})
     if table is not None:
         print(f"table: {table}")
