@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.outcome import TRAINING
-from experiments.results import configuration, fields, read_table
 from experiments.owner import OWNER
+from experiments.results import configuration, fields, read_table
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.arrays import Arrays, read_arrays
