@@ -38,6 +38,8 @@ ARMS = ("fedcl", "fedproto", "fedavg")
 RIVALS = ARMS[1:]
 STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
+GIVES, UNTOLD, GIVES_NOT = "can give it", "cannot be told", "no setting tried gives it"
+"""What is said of one of them."""
 READINGS = ("points", "relative")
 """What its percentages may be: points, or parts of the rival's accuracy."""
 ROUNDS = {"small": 30, "paper": 200}
@@ -342,15 +344,12 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
             said = {
                 titled(row["factor"], row["level"]): _reaches(row, stated, reading) for row in mine.to_dict("records")
             }
-            verdict = next((v for v in ("can give it", "cannot be told") if v in said.values()), GIVES_NOT)
+            verdict = next((v for v in (GIVES, UNTOLD) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
             rows.append(
                 {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
             )
     return pd.DataFrame(rows)
-
-
-GIVES_NOT = "no setting tried gives it"
 
 
 def _reaches(row: Mapping[str, Any], stated: float, reading: str) -> str:
@@ -360,7 +359,7 @@ def _reaches(row: Mapping[str, Any], stated: float, reading: str) -> str:
     if high < goal - NEAR:
         return GIVES_NOT
     sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)
-    return "can give it" if sure else "cannot be told"
+    return GIVES if sure else UNTOLD
 
 
 def strongest(found: pd.DataFrame, scale: str = "small") -> list[str]:
