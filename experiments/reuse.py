@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from experiments.plan import Plan
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.stored import Stored, stored_runs
 from semcom.config import ConfigError, Resolved
-from semcom.files import ARRAYS, METRICS
+from semcom.files import ARRAYS, CONFIG, METRICS, SUMMARY, write_atomically
 from semcom.runs.folder import read_summary, write_config, write_summary
 
 
@@ -62,13 +61,17 @@ def _serves(wanted: Resolved | None, run: Stored) -> bool:
 
 def take(config: Resolved, run: Stored) -> None:
     """Copy a finished run into its folder of a sweep; its summary, by which it counts as finished, comes last."""
-    folder = run_folder(config)
-    summary = read_summary(run.folder, run.hash)
+    folder, summary = run_folder(config), read_summary(run.folder, run.hash)
     assert summary is not None
     if run.trained != run.folder:
-        shutil.copytree(run.trained, folder / TRAINING, dirs_exist_ok=True)
+        _copy(run.trained, folder / TRAINING, (CONFIG, METRICS, ARRAYS, SUMMARY))
     write_config(folder, config)
-    for name in (METRICS, ARRAYS):
-        if (run.folder / name).is_file():
-            shutil.copyfile(run.folder / name, folder / name)
+    _copy(run.folder, folder, (METRICS, ARRAYS))
     write_summary(folder, summary)
+
+
+def _copy(source: Path, folder: Path, names: Sequence[str]) -> None:
+    """Copy those files of a run that it has left; checkpoints and locks stay where they are."""
+    for name in names:
+        if (source / name).is_file():
+            write_atomically(folder / name, (source / name).read_bytes())

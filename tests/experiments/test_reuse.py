@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import pytest
 from experiments.archive import pack
 from experiments.demo import DEMO
 from experiments.estimate import dry_run
+from experiments.outcome import TRAINING
 from experiments.plan import planned
 from experiments.registry import EXPERIMENTS
 from experiments.request import asked
 from experiments.results import read_table
 from experiments.sweep import sweep
 from semcom.config import ConfigError, RunConfig
-from semcom.files import ARRAYS, METRICS
+from semcom.files import ARRAYS, CHECKPOINT, CONFIG, METRICS, write_atomically
+from semcom.runs.folder import LOCK
 
 Run = Callable[[RunConfig], None]
 
@@ -98,6 +101,9 @@ def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_p
     for name, train in (("mine", fake_run), ("ours", fake_run), ("theirs", lambda config: fake_run(config))):
         EXPERIMENTS.register(name)(dataclasses.replace(DEMO, name=name, train=train, figures=()))
     sweep("mine", out=tmp_path / "mine", seeds=(0,))
+    for run in (tmp_path / "mine").glob("*/summary.json"):
+        for name in (CONFIG, ARRAYS, CHECKPOINT, LOCK):
+            write_atomically(run.parent / TRAINING / name, name)
     with pytest.raises(ConfigError, match="holds no finished run of this sweep"):
         sweep("mine", out=tmp_path / "new", seeds=(0,), reuse=[three])
     with pytest.raises(ConfigError, match="holds no finished run of this sweep"):
@@ -106,6 +112,8 @@ def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_p
         sweep("demo", out=tmp_path / "new", train=fake_run, seeds=(0,), reuse=[tmp_path / "mine"])
     sweep("ours", out=tmp_path / "ours", seeds=(0,), reuse=[tmp_path / "mine"])
     assert marks(tmp_path / "mine") and not marks(tmp_path / "ours")
+    found = Counter(path.name for path in (tmp_path / "ours").glob(f"*/{TRAINING}/*"))
+    assert found == {name: len(marks(tmp_path / "mine")) for name in (CONFIG, ARRAYS)}
 
 
 def test_kept_arrays_come_along_or_the_run_stays(tmp_path: Path, fake_run: Run) -> None:
