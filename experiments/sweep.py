@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def sweep(
     out: Path | str | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
-    reuse: Sequence[Path | str] = (),
+    reuse: Sequence[Path | str] | Path | str = (),
 ) -> Path | None:
     """Carry out a grid of runs and write its table; runs that are finished already are not run again.
 
@@ -124,25 +125,28 @@ def execute(
     gpus_per_run: float | None = None,
     train: Train | None = None,
     limit_minutes: float | None = None,
-    reuse: Sequence[Path | str] = (),
+    reuse: Sequence[Path | str] | Path | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
     check_workers(jobs, backend, gpus_per_run)
     require("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    if backend == "loky":
-        jobs = max(1, min(jobs or 1, sum(not is_finished(config) for config in share.values())))
-        if jobs > 1:
-            from semcom.runs.limits import check_processes  # imports torch
-
-            check_processes("jobs", jobs)
     carry = train or own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
-    with reusable(plan, reuse) as found:
-        check_data(config for key, config in share.items() if key not in found)
+    with ExitStack() as stack:
+        found = stack.enter_context(reusable(plan, reuse, train))
+        left = [config for key, config in share.items() if key not in found and not is_finished(config)]
+        if backend == "loky":
+            jobs = max(1, min(jobs or 1, len(left)))
+            if jobs > 1:
+                from semcom.runs.limits import check_processes  # imports torch
+
+                check_processes("jobs", jobs)
+        check_data(left)
         with at_work(plan.folder, shard, partial(_settle, plan)):
             for key in found.keys() & share.keys():
                 take(share[key], found[key])
+            stack.close()  # archives need not lie unpacked for as long as the runs take
             errors = carry_out(
                 share,
                 jobs=jobs,
