@@ -22,7 +22,7 @@ from experiments.outcome import TRAINING
 from experiments.results import read_table
 from experiments.stored import stored_runs
 from semcom.config import ConfigError
-from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, write_atomically
+from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, at_home, write_atomically
 
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
@@ -45,8 +45,8 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
     Raises:
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
-    folder = Path(folder).expanduser()
-    path = _beside(folder) if file is None else Path(file).expanduser()
+    folder = at_home(folder)
+    path = _beside(folder) if file is None else at_home(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     stored_runs(folder)  # or an error that says what is wrong with it

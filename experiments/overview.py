@@ -18,7 +18,7 @@ from experiments.results import fields
 from experiments.stored import Stored
 from experiments.study import Study
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
-from semcom.files import CONFIG
+from semcom.files import CONFIG, at_home
 from semcom.runs.accuracy import headlines
 from semcom.runs.folder import LOCK, read_config
 
@@ -111,7 +111,7 @@ def overview(folder: Path | str) -> Overview:
     Raises:
         ConfigError: there is no run in it, or the same run twice.
     """
-    folder = Path(folder).expanduser()
+    folder = at_home(folder)
     study = semcom.study(folder)
     of_run = (folder / CONFIG).is_file()
     sweep, at_work = _sweep(folder.parent if of_run else folder), tuple(workers(folder.parent if of_run else folder))

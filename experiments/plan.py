@@ -24,6 +24,7 @@ from experiments.registry import experiment
 from experiments.request import OWN, Request, altered, command, study
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
 from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.files import at_home
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.plugins import absolute, load_plugins
@@ -44,7 +45,7 @@ class Plan:
     folder: Path
     """Folder of the results."""
     record: Mapping[str, Any]
-    """Content of sweep.json: experiment, scale and command; whether the experiment trains by a function of its own;
+    """Content of sweep.json: experiment, scale and command; whether its runs are trained by a function of their own;
     plugins, settings and axes; hash -> variant."""
     runs: Mapping[str, Resolved]
     """Hash -> resolved configuration with its folder in `out`; the longest runs first."""
@@ -100,7 +101,7 @@ def planned(
     load_plugins(plugins)
     declared, scale = _declared(name, scale, request, out)
     altered(declared, scale, request)  # what is wrong with it shows before what is wrong with the folder
-    folder = Path(out).expanduser() if out is not None else Path("results") / f"{declared.name}-{scale}"
+    folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
     held = held_by(folder)
     loaded = (*plugins, *_own_plugin(name, declared))
 

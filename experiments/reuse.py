@@ -15,7 +15,7 @@ from experiments.plan import Plan
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.stored import Stored, stored_runs
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, at_home, write_atomically
 from semcom.runs.arrays import lacking
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 
@@ -40,7 +40,7 @@ def reusable(
         found: dict[str, Stored] = {}
         for study in [studies] if isinstance(studies, Path | str) else studies:
             try:
-                place = Path(study).expanduser()
+                place = at_home(study)
                 folder = Path(stack.enter_context(unpacked(place))) if place.is_file() else place
                 _check(folder, train or plan.experiment.train)
                 runs = {run.hash: run for run in stored_runs(folder)[0]}

@@ -23,6 +23,7 @@ from experiments.selection import axes, keys, ordered, spelled, where
 from experiments.stored import Stored, stored_runs
 from experiments.table import means
 from semcom.config import ConfigError
+from semcom.files import at_home
 from semcom.runs.accuracy import LAST
 
 
@@ -36,7 +37,7 @@ def study(folder: Path | str) -> Study:
     Raises:
         ConfigError: there is no run in it, or the same run twice; or a file that is no archive.
     """
-    path = Path(folder).expanduser()
+    path = at_home(folder)
     place = unpacked(path) if path.is_file() else None
     found, declared = stored_runs(path if place is None else Path(place.name))
     return Study(found, axes(found, declared), place)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,7 @@ def execute(
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry = train or own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
+    plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
     with ExitStack() as stack:
         found = stack.enter_context(reusable(plan, reuse, train))
         left = [config for key, config in share.items() if key not in found and not is_finished(config)]

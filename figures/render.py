@@ -14,7 +14,7 @@ from experiments.study import Study, study
 from figures.base import Drawing, Measured, Plot
 from figures.registry import drawing
 from semcom.config import ConfigError
-from semcom.files import SWEEP, TABLE, refuse_file, write_atomically
+from semcom.files import SWEEP, TABLE, at_home, refuse_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     """
     from figures.kinds import settled
 
-    where, out = Path(folder).expanduser(), _folder(out)
+    where, out = at_home(folder), _folder(out)
     whole = study(where)
     chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
     record = json.loads((where / SWEEP).read_text(encoding="utf-8")) if (where / SWEEP).is_file() else {}
@@ -106,8 +106,8 @@ def _folder(out: Path | str | None) -> Path | None:
     """Return the folder of the files. Raises ConfigError for a file."""
     if out is None:
         return None
-    refuse_file(Path(out).expanduser())
-    return Path(out).expanduser()
+    refuse_file(at_home(out))
+    return at_home(out)
 
 
 def _spelled(first: Sequence[str], wanted: Plot) -> str:

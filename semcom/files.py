@@ -60,6 +60,15 @@ def write_atomically(
     return path
 
 
+def at_home(path: Path | str) -> Path:
+    """Return a path whose leading `~` or `~user` is that user's home folder.
+
+    The name of a user who is not known stays as it is, so that what reads the path says that it is not there; pathlib's
+    own way raises a RuntimeError.
+    """
+    return Path(os.path.expanduser(path))
+
+
 def digest(files: Mapping[str, Path]) -> str:
     """Return the digest of several files in their order: of names, which do not tell where they lie, and contents.
 

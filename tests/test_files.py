@@ -9,7 +9,14 @@ from typing import BinaryIO
 
 import pytest
 
-from semcom.files import append, remove_leftovers, sync, write_atomically
+from semcom.files import append, at_home, remove_leftovers, sync, write_atomically
+
+
+def test_a_path_from_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert at_home("~/a") == Path("/somewhere/a")
+    assert at_home("a/~") == Path("a/~")
+    assert at_home("~nobody-at-all/a") == Path("~nobody-at-all/a")  # pathlib raises RuntimeError
 
 
 @pytest.mark.parametrize("content", ["text\n", b"text\n", lambda file: file.write(b"text\n")])

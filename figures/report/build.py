@@ -14,7 +14,7 @@ from figures.report.facts import facts, titled
 from figures.report.subject import Subject
 from figures.report.tables import tables
 from semcom.config import ConfigError
-from semcom.files import write_atomically
+from semcom.files import at_home, write_atomically
 
 
 def report(
@@ -35,12 +35,12 @@ def report(
     Raises:
         ConfigError: no folder, or the same one twice, no study in one, no such view, or no run with such a value.
     """
-    paths = [Path(folder).expanduser() for folder in folders]
+    paths = [at_home(folder) for folder in folders]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
     page = _page([_part(path, view, at) for path in paths])
     beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
-    return write_atomically(beside if out is None else Path(out).expanduser(), page)
+    return write_atomically(beside if out is None else at_home(out), page)
 
 
 def _part(folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import semcom
 from semcom.cli import flags
 from semcom.config import ConfigError
-from semcom.files import write_atomically
+from semcom.files import at_home, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +84,7 @@ def results(words: list[str]) -> None:
         return
     for name in [wanted.what] if wanted.what else _there(study):
         frame = _table(study, cast(What, name))
-        path = write_atomically(Path(wanted.csv).expanduser() / f"{name}.csv", frame.to_csv(index=False))
+        path = write_atomically(at_home(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
         print(f"table: {path}")
 
 
@@ -96,7 +95,7 @@ def compare(words: list[str]) -> None:
     found = study.compare_all([first, second], at=read_at(wanted.at), view=wanted.view, metric=wanted.metric)
     print(found)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(Path(wanted.csv).expanduser(), found.frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(at_home(wanted.csv), found.frame.to_csv(index=False))}")
 
 
 def read_words(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:

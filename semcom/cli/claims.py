@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli import flags
-from semcom.files import write_atomically
+from semcom.files import at_home, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,11 +35,11 @@ def claims(words: list[str]) -> None:
     from experiments.scorecard import page, scorecard
 
     wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
-    frame = scorecard(Path(wanted.results).expanduser(), wanted.paper)
+    frame = scorecard(at_home(wanted.results), wanted.paper)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(Path(wanted.csv).expanduser(), frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
     if wanted.html is not None:
-        print(f"page: {write_atomically(Path(wanted.html).expanduser(), page(frame))}")
+        print(f"page: {write_atomically(at_home(wanted.html), page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print(frame)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import semcom
 from semcom.cli.analysis import read_at, read_words
-from semcom.files import write_atomically
+from semcom.files import at_home, write_atomically
 
 Kind = Literal[
     "lines",
@@ -118,4 +117,4 @@ def table(words: list[str]) -> None:
     if wanted.out is None:
         print(text, end="")
     else:
-        print(f"table: {write_atomically(Path(wanted.out).expanduser(), text)}")
+        print(f"table: {write_atomically(at_home(wanted.out), text)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from channels.registry import unknown
@@ -14,6 +13,7 @@ from semcom.config.options import build_options
 from semcom.data.dataset import Dataset
 from semcom.data.readers import fit, read_folder, read_npz
 from semcom.data.registry import DATASETS
+from semcom.files import at_home
 
 
 def load(config: DataConfig) -> Dataset:
@@ -42,7 +42,7 @@ def read(config: DataConfig) -> Dataset:
                 f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
             )
         return dataset
-    path = Path(os.path.expanduser(config.name))  # pathlib's raises for a user that is not known
+    path = at_home(config.name)  # pathlib's raises for a user that is not known
     if os.path.isdir(path):
         return read_folder(path, config.size)
     if os.path.isfile(path) or path.suffix == ".npz":

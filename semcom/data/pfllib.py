@@ -23,6 +23,7 @@ from semcom.config import ConfigError
 from semcom.data.archive import read_pickled
 from semcom.data.dataset import Bytes, Dataset, Indices
 from semcom.data.split import Split
+from semcom.files import at_home
 
 NAME = "data"
 """Name of the dictionary in a file."""
@@ -39,7 +40,7 @@ def client_files(folder: str) -> dict[str, list[Path]]:
 
     Raises ConfigError if the folder, a part, or a client's file is missing.
     """
-    path = Path(os.path.expanduser(folder))
+    path = at_home(folder)
     if not os.path.isdir(path):
         what = "is a file" if os.path.exists(path) else "is not there"
         raise ConfigError(f"from-pfllib: {folder!r} {what}; give a folder {LAYOUT}")

@@ -20,6 +20,7 @@ from semcom.config.errors import one_line
 from semcom.data.archive import DAMAGED
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
+from semcom.files import at_home
 
 DIGITS = tuple("0123456789")
 
@@ -189,7 +190,7 @@ def cache_folder() -> Path:
 
 
 def _folder(root: str | None) -> Path:
-    return cache_folder() if root is None else Path(root).expanduser()
+    return cache_folder() if root is None else at_home(root)
 
 
 def _archived(name: str, folder: Path) -> Dataset | None:

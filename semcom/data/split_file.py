@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from semcom.config import ConfigError
 from semcom.data.archive import read_archive
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.split import Lists, Partition, Split
-from semcom.files import write_atomically
+from semcom.files import at_home, write_atomically
 
 
 class File(Partition):
@@ -77,7 +76,7 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
     Raises ConfigError if it is missing or damaged, says that it divides another dataset, is not for that many clients,
     or holds indices that are not whole numbers below the number of images, or that occur twice within a client.
     """
-    arrays = read_archive(Path(os.path.expanduser(path)), f"partition.path: {path!r}", is_read)
+    arrays = read_archive(at_home(path), f"partition.path: {path!r}", is_read)
     _check_dataset(path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset)
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:

@@ -8,7 +8,7 @@ from pathlib import Path
 from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
-from semcom.files import CHECKPOINT
+from semcom.files import CHECKPOINT, at_home
 from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_images
 from semcom.runs.limits import within_memory
@@ -31,7 +31,7 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed).
         RunError: the run is not finished, or a file of it is damaged.
     """
-    folder = Path(folder).expanduser().absolute()
+    folder = at_home(folder).absolute()
     stored = read_config(folder, "load")
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     config = resolve(replace(stored, out=None, processes=1, device=device or stored.device))

@@ -94,6 +94,7 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
         ("compare s fedcl", "B: none is given; the words are semcom compare FOLDER A B"),
         ("compare s fedcl fedprox", "compare: 'fedprox' is not in the study; there are fedavg, fedcl"),
         ("results nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
+        ("results ~nobody-at-all/s", "study: ~nobody-at-all/s is no folder; give that of a run or of a sweep"),
         ("results s --at snr", "at: 'snr' is not field=value, such as channel.snr_db=10"),
         ("results s --at channel.snr_db=7", "at: no run has channel.snr_db 7; there are 0, 9"),
         ("results s --plugin own.py", "--plugin: no such flag"),

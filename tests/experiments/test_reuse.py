@@ -107,8 +107,9 @@ def test_a_dry_run_counts_what_would_be_taken_over(three: Path, tmp_path: Path) 
 def test_a_study_without_the_runs_is_refused(three: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="reuse: .*three.* has no finished run of this sweep"):
         sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[three])
-    with pytest.raises(ConfigError, match="reuse: .*nowhere: it is not of a sweep"):
-        sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[tmp_path / "nowhere"])
+    for place in (tmp_path / "nowhere", "~nobody-at-all/nowhere"):
+        with pytest.raises(ConfigError, match="reuse: .*nowhere: it is not of a sweep"):
+            sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[place])
     assert not (tmp_path / "other").exists()
 
 
@@ -126,6 +127,17 @@ def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "experiment": "gone", "own_training": True}))
     with pytest.raises(ConfigError, match="it is of another training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
+
+
+def test_a_sweep_says_that_it_was_given_a_training_function(tmp_path: Path, run: Run) -> None:
+    def given(config: RunConfig) -> None:
+        run(config)
+
+    sweep("demo", out=tmp_path / "a", train=given)
+    assert json.loads((tmp_path / "a" / "sweep.json").read_text())["own_training"] is True
+    for train in (None, given):
+        with pytest.raises(ConfigError, match="it is of another training function"):
+            sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a", train=train)
 
 
 def test_failed_and_damaged_runs_are_not_taken_over(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
