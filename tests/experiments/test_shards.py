@@ -47,7 +47,7 @@ def test_sweep_json_says_all_that_the_command_says(tmp_path: Path, fake_run: Run
         "experiment": "demo",
         "scale": "smoke",
         "command": f"semcom sweep demo --scale smoke {words}",
-        "own_training": False,
+        "own_training": True,
         "plugins": [],
         "set": {"train.rounds": 2},
         "axes": {
