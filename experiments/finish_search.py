@@ -15,20 +15,19 @@ then SGD, then the smallest rate. The sweep leaves the accuracies; this prints t
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import semcom
+from experiments.archive import stored_table
 from experiments.base import Experiment, Grid
 from experiments.fields import set_fields
 from experiments.outcome import run_folder
-from experiments.results import read_table
+from experiments.shell import on_studies
 from experiments.table import markdown
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
@@ -138,8 +137,14 @@ FINISH_SEARCH = Experiment(
 )
 """The experiment behind the defaults of `finish`."""
 
-if __name__ == "__main__":
-    table = scores(read_table(Path(sys.argv[1])))
+
+def _tell(path: str) -> None:
+    """Print the scores and the choice."""
+    table = scores(stored_table(path))
     print(markdown(table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")))
     choice = chosen(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
+
+
+if __name__ == "__main__":
+    on_studies(_tell)

@@ -8,7 +8,6 @@ Student's t over seeds, and nothing is corrected for the number of rows.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pandas as pd
 from experiments.archive import stored_table
 from experiments.letter_lead import BASE, effects
 from experiments.letter_regime import PLACE
+from experiments.shell import on_studies
 from experiments.statistics import t_interval
 from experiments.table import markdown, number_of
 from semcom.config import ConfigError
@@ -228,9 +228,9 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
 """Experiment -> its hypotheses."""
 
 
+def _tell(path: str) -> None:
+    print(markdown(hypotheses(path).map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))))
+
+
 if __name__ == "__main__":
-    try:
-        found = hypotheses(sys.argv[1])
-    except ConfigError as error:
-        raise SystemExit(f"error: {error}") from None
-    print(markdown(found.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))))
+    on_studies(_tell)

@@ -16,7 +16,6 @@ prints a row for each level and rival, what is said of the letter's numbers, and
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -29,6 +28,7 @@ from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.fields import set_fields
 from experiments.scorecard import NEAR, WIDEST
+from experiments.shell import on_studies
 from experiments.statistics import t_interval
 from experiments.table import markdown, number_of
 from semcom.config import ChannelConfig
@@ -397,11 +397,16 @@ def told(found: pd.DataFrame) -> pd.Series:
     return (found["low"] > 0) | (found["high"] < 0)
 
 
-if __name__ == "__main__":
-    frame = stored_table(sys.argv[1])
+def _tell(path: str) -> None:
+    """Print what the screening or the confirmation has found."""
+    frame = stored_table(path)
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
     found = effects(frame, of=None if screening else confirmed("small"))
     for table in (found, verdicts(found)):
         print(markdown(table.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))), end="\n\n")
     if screening:
         print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
+
+
+if __name__ == "__main__":
+    on_studies(_tell)

@@ -20,7 +20,6 @@ prints scores and choices:
 from __future__ import annotations
 
 import math
-import sys
 
 import pandas as pd
 
@@ -28,6 +27,7 @@ from experiments import fedcl_letter
 from experiments.archive import stored_table
 from experiments.base import Experiment, Grid, Variant
 from experiments.fields import set_fields
+from experiments.shell import on_studies
 from experiments.table import markdown
 from semcom.config import ConfigError, RunConfig
 
@@ -143,11 +143,16 @@ def _print(rows: pd.DataFrame) -> None:
     print(markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
 
 
-if __name__ == "__main__":
-    table = schedules(stored_table(sys.argv[1]))
+def _tell(schedules_of: str, lambdas_of: str | None = None) -> None:
+    """Print the scores and the choice of either search."""
+    table = schedules(stored_table(schedules_of))
     _print(table)
     print(chosen_schedule(table).to_string() + "\n")
-    if len(sys.argv) > 2:
-        values = lambdas(stored_table(sys.argv[2]))
+    if lambdas_of is not None:
+        values = lambdas(stored_table(lambdas_of))
         _print(values)
         print(chosen_lambda(values))
+
+
+if __name__ == "__main__":
+    on_studies(_tell, at_most=2)

@@ -17,7 +17,6 @@ sends a part of the model, or a client the centroids of its own classes alone.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from experiments.fedcosr import SEEDS, base, first_division
 from experiments.fields import set_fields
 from experiments.names import METHODS
 from experiments.outcome import run_folder, train_then
+from experiments.shell import on_studies
 from experiments.table import markdown
 from semcom.config import RunConfig
 
@@ -175,5 +175,9 @@ def _shown(value: object) -> str:
     return "-" if math.isnan(value) else f"{value:.3g}" if value < 10 else f"{value:,.0f}"
 
 
+def _tell(path: str) -> None:
+    print(markdown(table(stored_table(path)).map(_shown)))
+
+
 if __name__ == "__main__":
-    print(markdown(table(stored_table(sys.argv[1])).map(_shown)))
+    on_studies(_tell)
