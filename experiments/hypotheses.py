@@ -128,6 +128,10 @@ def of_lead(frame: pd.DataFrame) -> Iterator[Row]:
     row = over["fedproto"].loc["centroids", "plain mean"]
     title = "with mean centroids FedCL is at least as accurate (to 1 point)"
     yield _of_interval(title, "mean minus SCG", row, "effect", answer(row["low"], row["high"], -1))
+    for level in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
+        row = over["fedproto"].loc["rounds", level]
+        title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
+        yield _of_interval(title, level, row, "effect", answer(row["low"], row["high"]))
 
 
 def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:

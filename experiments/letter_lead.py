@@ -2,10 +2,10 @@
 
 Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
 over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
-base, paired by seed. Factors that FedCL alone has are held against the base's runs of the other arms, factors that
-FedCL has not against the base's runs of FedCL; FedAvg is left out where it cannot run (encoders that differ). A
-*reading* is another number of runs that are there: another view of an arm, answers among a client's own classes, the
-best round.
+base, paired by seed (of a level that changes another one further, minus the lead under that one). Factors that FedCL
+alone has are held against the base's runs of the other arms, factors that FedCL has not against the base's runs of
+FedCL; FedAvg is left out where it cannot run (encoders that differ). A *reading* is another number of runs that are
+there: another view of an arm, answers among a client's own classes, the best round.
 
     semcom sweep letter-lead --scale small
     python -m experiments.letter_lead results/letter-lead-small
@@ -65,7 +65,9 @@ class Level:
         set: dotted field -> value under it.
         arms: the methods that are run under it; what it does not change keeps its runs in the base.
         never: methods that cannot be run under it.
-        metric: number of the headline view that is compared, with the same one in the base.
+        metric: number of the headline view that is compared, with the same one where it starts.
+        start: title of the level that it changes further, with all arms: those that it does not change keep their runs
+            there, and its effect is on the lead there.
     """
 
     factor: str
@@ -74,6 +76,7 @@ class Level:
     arms: Sequence[str] = ARMS
     never: Sequence[str] = ()
     metric: str = "accuracy"
+    start: str = BASE
 
     @property
     def title(self) -> str:
@@ -110,6 +113,8 @@ def levels(scale: str) -> tuple[Level, ...]:
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     passes = {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}
+    rounds = {"train.rounds": MANY[scale]}
+    many = titled("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
@@ -121,7 +126,10 @@ def levels(scale: str) -> tuple[Level, ...]:
         # Six rounds have no ten evaluations after the first rounds: the last one is compared.
         Level("5 local epochs", "as many passes", passes, metric="last"),
         Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
-        Level("rounds", "many", {"train.rounds": MANY[scale]}),
+        Level("rounds", "many", rounds),
+        Level("rounds", "many with plain mean", {**rounds, "hyper.centroids": "mean"}, own, start=many),
+        Level("rounds", "many with InfoNCE", {**rounds, "hyper.scg_loss": "infonce"}, own, start=many),
+        Level("rounds", "many with a quarter of lambda", {**rounds, "hyper.lam": LAMBDA[scale] / 4}, own, start=many),
         Level("participation", "4 of 20", {"train.participation": 0.2}),
         Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
         Level("clients", "5", {"clients": 5}),
@@ -262,9 +270,10 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
     runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
     rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
     for level in levels(scale) if of is None else of:
-        where = dict.fromkeys(level.arms, level.title)
+        begun = dict.fromkeys(ARMS, level.start)
+        where = {**begun, **dict.fromkeys(level.arms, level.title)}
         for rival in (name for name in RIVALS if name not in level.never):
-            start = _lead(*_pair(runs, rival, {}, level.metric))
+            start = _lead(*_pair(runs, rival, begun, level.metric))
             among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
             rows.append(_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among))
     for reading in READ:

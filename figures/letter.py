@@ -60,7 +60,8 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
         f"changed or another number taken; {intervals(cells[cells['n'] > 0], 'bars')}, paired. Rings: the lead "
-        "differs from the base's (the interval of the effect excludes 0; not corrected for the number of levels). "
+        "differs from the base's, or under a level such as 'many with InfoNCE' from that under 'many' (the interval of "
+        "the effect excludes 0; not corrected for the number of levels). "
         "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."
     )
 

@@ -34,7 +34,8 @@ def test_every_level_changes_the_base_and_can_be_run() -> None:
     images = "SNR: 9 dB on the images"
     for variant, of in runs.items():
         level = variant.partition(" | ")[2]
-        assert of.train.rounds == {"5 local epochs: as many passes": 6, "rounds: many": 200}.get(level, 30)
+        many = 200 if level.startswith("rounds: many") else 30
+        assert of.train.rounds == {"5 local epochs: as many passes": 6}.get(level, many)
         assert of.seed == 10
         if level == images:
             assert (of.data.name, of.data.options.of, of.data.options.snr_db) == ("noisy", "cifar10", 9)
@@ -190,6 +191,29 @@ def test_effects_by_hand() -> None:
     assert base["own"] == pytest.approx(0) and math.isnan(among["own"])
     assert math.isnan(found.loc["view of FedAvg", "encoder as received over the air", "fedavg"]["lead"])
     assert ("encoders", "four in turn", "fedavg") not in found.index
+
+
+def test_a_level_that_changes_another_one_further_is_held_against_it() -> None:
+    """With many rounds FedCL is 20 points behind, with mean centroids beside them 5: an effect of 15, not of 5."""
+    found = effects(
+        frame(
+            {
+                f"fedcl | {BASE}": [0.60],
+                f"fedproto | {BASE}": [0.50],
+                "fedcl | rounds: many": [0.40],
+                "fedproto | rounds: many": [0.60],
+                "fedcl | rounds: many with plain mean": [0.55],
+            },
+            view="a",
+        )
+    ).set_index(["factor", "level", "rival"])
+    row = found.loc["rounds", "many with plain mean", "fedproto"]
+    assert (row["lead"], row["effect"]) == (pytest.approx(-5), pytest.approx(15))
+    assert found.loc["rounds", "many", "fedproto"]["effect"] == pytest.approx(-30)
+    known = {level.title: level for level in levels("small")}
+    further = [level for level in levels("small") if level.start != BASE]
+    assert further and all(known[level.start].arms == lead.ARMS for level in further)
+    assert all(known[level.start].set.items() <= level.set.items() for level in further)
 
 
 def test_the_last_round_is_compared_where_there_are_few() -> None:
