@@ -29,11 +29,14 @@ AIRTIME = "airtime_s"
 
 
 def runs(found: Runs) -> Iterator[Row]:
-    """Yield a row per run, done or not: status, error, folder, all fields of its configuration, all its numbers."""
+    """Yield a row per run, done or not: status, error, folder, headline, all fields of its configuration, all numbers.
+
+    `view` is the name of its headline view, as in the table of a sweep (`experiments.results.row`).
+    """
     for run in found:
         summary = {name: value for name, value in flatten(run.summary or {}).items() if not isinstance(value, list)}
         warnings = (run.summary or {}).get("warnings")
-        state = {"status": run.status, "error": run.error, "folder": str(run.folder)}
+        state = {"status": run.status, "error": run.error, "folder": str(run.folder), "view": run.headline}
         row = {**run.fields, **summary, **({"warnings": "; ".join(warnings)} if warnings else {})}
         yield {**row, **state, "hash": run.hash}
 
@@ -174,7 +177,7 @@ def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
 
 
 TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
-    "runs": (runs, ("status", "error", "folder", "accuracy")),
+    "runs": (runs, ("status", "error", "folder", "view", "accuracy")),
     "views": (views, ("view", "headline", *OF_VIEW[:4])),
     "rounds": (rounds, ("round", "view", "loss", *OF_VIEW[:4])),
     "clients": (clients, ("view", "client", "accuracy")),

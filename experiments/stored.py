@@ -75,6 +75,11 @@ class Stored:
         """
         return read_arrays(self.trained / ARRAYS, self.hash)
 
+    @property
+    def headline(self) -> str | None:
+        """Name of its headline view, the first one; None where it has none, as a run that is not done."""
+        return next(iter((self.summary or {}).get("views", {})), None)
+
     def view(self, name: str | None = None) -> Mapping[str, Any] | None:
         """Return what the summary says of a view (None: the first one, the headline); None where it has no such."""
         views = (self.summary or {}).get("views", {})

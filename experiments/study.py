@@ -74,7 +74,7 @@ class Study:
 
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """A row per run, done or not: status, error, folder, accuracy, its configuration and summary."""
+        """A row per run, done or not: status, error, folder, view (the headline), accuracy, configuration, summary."""
         return self._table("runs")
 
     @cached_property
@@ -332,7 +332,7 @@ class Study:
             raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
         part = self.where(at or {})
         done = {run.hash: run for run in part.stored if run.status == "done"}
-        headline = {key: view or _headline(run) for key, run in done.items()}
+        headline = {key: view or run.headline for key, run in done.items()}
         costs = {key: efficiency.cost_of(run, cost) for key, run in done.items()}
         curve = part.smooth(window)
         curve = curve[curve["view"] == curve["hash"].map(headline)]
@@ -359,7 +359,3 @@ class Study:
         done = [run for run in self.stored if run.status == "done"]
         columns = {name: [of(run) for run in done] for name, of in numbers.items()}
         return keys(done, self.axes).assign(**columns)
-
-
-def _headline(run: Stored) -> str | None:
-    return next(iter((run.summary or {}).get("views", {})), None)

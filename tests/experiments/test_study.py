@@ -47,6 +47,7 @@ def test_a_sweep_at_work_lists_what_has_come_of_each_run(tmp_path: Path) -> None
     assert runs["error"][run_hash(failed)] == "RunError: the loss is NaN"
     assert "its digest is not that of its content" in runs["error"][run_hash(damaged)]
     assert set(runs["variant"]) == {"mine"} and runs["folder"][run_hash(done)] == str(tmp_path / run_hash(done))
+    assert runs["view"][run_hash(done)] == "personal" and runs["view"].count() == 1
     assert runs["accuracy"][run_hash(done)] == pytest.approx(0.6) and runs["accuracy"].count() == 1
     assert runs["partition.ways"][run_hash(failed)] == 3 and runs["samples"][run_hash(done)] == 1000
     assert set(study.rounds["hash"]) == {run_hash(each) for each in (done, damaged, active)}, "curves while they come"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import semcom
 from experiments.letter_lead import BASE
 from figures import style
 from figures.letter import LETTER_LEAD, leads, stated
 from figures.panels import drawn
-from semcom.config import ConfigError
+from semcom.config import ConfigError, run_hash
+from tests.experiments.studies import config, line, scored, write
 from tests.experiments.test_letter_lead import frame
 
 
@@ -51,6 +55,22 @@ def test_leads_lines_and_rings() -> None:
     assert ring.get_xdata() == pytest.approx([6])
     names = {text.get_text(): place for text, place in zip(ours.get_yticklabels(), ours.get_yticks(), strict=True)}
     assert ring.get_ydata() == [names["power: free"]] and names["base"] == max(names.values()), "the base on top"
+
+
+def test_a_study_has_the_readings_too(tmp_path: Path) -> None:
+    """Answers among own classes and best rounds are of a run's headline view, which its study has to name."""
+    variants = {}
+    for method, accuracy, own in (("fedcl", 0.6, 0.7), ("fedproto", 0.5, 0.65)):
+        of = config(method)
+        write(tmp_path / run_hash(of), of, [line(4, {"personal": scored([accuracy], among_own=own)})])
+        variants[run_hash(of)] = f"{method} | {BASE}"
+    (tmp_path / "sweep.json").write_text(
+        json.dumps({"experiment": "x", "scale": "y", "command": "z", "variants": variants})
+    )
+    means = leads(semcom.study(tmp_path), LETTER_LEAD.plot).set_index("level")["mean"]
+    assert means[BASE] == pytest.approx(10) and means["number: best round"] == pytest.approx(10)
+    assert means["answer: among own classes"] == pytest.approx(5)
+    assert means["answer: FedCL's among own classes"] == pytest.approx(20)
 
 
 def test_without_a_pair_there_is_nothing_to_draw() -> None:
