@@ -13,6 +13,7 @@ from experiments import papers
 from experiments.base import Experiment
 from experiments.class_groups import GROUPS
 from experiments.curves import SPANS, roughness, speed, within
+from experiments.names import is_share
 from experiments.pairs import value_of
 from experiments.registry import EXPERIMENTS, experiment
 from experiments.results import flatten
@@ -165,12 +166,12 @@ def _parts(run: Stored) -> Iterator[Part]:
 def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Return a number of a run, or of a part of it; None where it has no such.
 
-    Accuracies are in percent. Where clients join at the end, accuracy is theirs, with the model as it is, or with heads
-    of their own where its classes are others.
+    Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
+    is, or with heads of their own where its classes are others.
     """
     if part is not None:
         return _of_part(run, view, metric, *part)
-    summary, headline = run.summary or {}, _headline(run, view)
+    summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
     if metric == "accuracy" and joined:
@@ -186,12 +187,9 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
         found = sum(counts["floats"] for counts in ways) if ways else None
     else:
         found = flatten({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
+        if found is not None and is_share(f"clusters.{metric}"):
+            found = 100 * float(found)
     return None if found is None else float(found)
-
-
-def _headline(run: Stored, view: str | None) -> str | None:
-    """Return a view, or the first one of a run where none is named."""
-    return view or next(iter((run.summary or {}).get("views", {})), None)
 
 
 def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
@@ -203,7 +201,7 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     summary = run.summary or {}
     if field == "round":
         lines, rounds = run.lines(), int(summary["rounds"])
-        return within(lines, _headline(run, view), part, rounds) if metric == "accuracy" else None
+        return within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
         return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None

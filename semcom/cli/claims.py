@@ -56,7 +56,7 @@ def _print(frame: pd.DataFrame) -> None:
         console.print(Text(f"{paper}: {len(of)} claims: {counts}", style="bold"))
         table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
         table.add_column("state", max_width=16)
-        table.add_column("ours, in points", max_width=44)
+        table.add_column("ours (shares in points)", max_width=44)
         table.add_column("claim", overflow="fold")
         for row in of.to_dict("records"):
             table.add_row(row["state"], Text(_ours(row)), Text(_claim(row)))
@@ -79,10 +79,13 @@ def _claim(row: dict[str, Any]) -> str:
 
 def _ours(row: dict[str, Any]) -> str:
     """Return the comparison that is the least favourable to a claim, and how many there are."""
+    from experiments.names import decimals
+
     if not row["seeds"]:
         return ""
-    interval = "" if math.isnan(row["low"]) else f" [{row['low']:.1f}, {row['high']:.1f}]"
+    digits = decimals(True, (row["high"] - row["low"]) / 200)
+    interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
     asked = row["yes"] + row["no"] + row["open"]
     several = f"; yes {row['yes']}, no {row['no']}, open {row['open']}" if asked > 1 else ""
     seeds = f"{row['seeds']} seed" + ("s" if row["seeds"] > 1 else "")
-    return f"{row['of']}: {row['ours']:.1f}{interval}, {seeds}{several}"
+    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}"

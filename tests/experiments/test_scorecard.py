@@ -246,6 +246,25 @@ def test_the_command_prints_states_numbers_and_what_to_run(
     assert page.count("<tr") == 22 and "http" not in page and "With 20 clients FedCL is ahead" in page
 
 
+def test_shares_are_in_points_and_other_numbers_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Purities of 0.58 and 0.54 differ by 4 points, silhouettes of 0.06 and 0.04 by 0.02, which can be seen."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for name, gain in (("fedcl", 1), ("fedproto", 0), ("fedavg", 0)):
+        for seed in range(3):
+            of = config(name, seed, snr=5.0, clients=20, data=DataConfig(name="cifar10"))
+            noise = 0.001 * seed * gain
+            clusters = {"knn_purity": 0.54 + 0.04 * gain + noise, "silhouette": 0.04 + 0.02 * gain + noise}
+            simple(tmp_path / "letter-fig4-small", of, [0.5] * 20, clusters=clusters)
+    found = scorecard(tmp_path, "fedcl-letter").set_index("id")["ours"]
+    assert found["letter-fig4-knn-purity"] == pytest.approx(4.1)
+    assert found["letter-fig4-silhouette"] == pytest.approx(0.021)
+    assert cli.main(["claims", "--paper", "fedcl-letter", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "fedcl - fedproto: 4.1 [3.9, 4.3]" in said and "fedcl - fedproto: 0.02 [0.02, 0.02]" in said
+
+
 # What an archive, a rival that has not been run, and settings of variants do to an answer ----------------------------
 
 
