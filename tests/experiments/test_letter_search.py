@@ -14,7 +14,12 @@ from experiments.letter_lead import LETTER_LEAD
 from experiments.letter_regime import LETTER_REGIME
 from semcom.config import ConfigError
 
-TIMES = {"lambda / 4": 1 / 4, "16 lambda": 16, "fedcl | lambda of FedCL: 16 times": 16}
+TIMES = {
+    "lambda / 4": 1 / 4,
+    "16 lambda": 16,
+    "fedcl | lambda of FedCL: 16 times": 16,
+    "fedcl | rounds: many with a quarter of lambda": 1 / 4,
+}
 """Variant -> times the lambda that was found."""
 
 
