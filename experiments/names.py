@@ -81,6 +81,7 @@ METRICS = {
     "last": "accuracy in the last round",
     "validation": "validation accuracy",
     "among_own": "accuracy among own classes",
+    "lead": "lead",
     "jain": "Jain's index",
     "best_round": "best round",
     "predictor_distance": "distance of the heads",
@@ -94,6 +95,8 @@ PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
 """Those of which more is not better."""
+DIFFERENCES = ("lead",)
+"""Those that are differences of shares, in percentage points."""
 
 
 def is_share(metric: str) -> bool:
@@ -163,7 +166,12 @@ def _at(metric: str) -> tuple[str, str]:
 
 def metric_label(metric: str) -> str:
     """Return the name of a number with its unit, such as "Accuracy (%)"."""
-    return titled(metric_name(metric)) + (" (%)" if is_share(metric) else "")
+    return titled(metric_name(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
+
+
+def metric_unit(metric: str) -> str:
+    """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
+    return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
 
 
 def titled(name: str) -> str:

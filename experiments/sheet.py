@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from experiments.grid import TEST_SNR
-from experiments.names import TEST, decimals, field_label, is_share, metric_name, place_label, titled, value_label
+from experiments.names import (
+    TEST,
+    decimals,
+    field_label,
+    is_share,
+    metric_name,
+    metric_unit,
+    place_label,
+    titled,
+    value_label,
+)
 from experiments.table import markdown
 from semcom.config import ConfigError
 from semcom.runs.accuracy import CURVES
@@ -73,7 +83,7 @@ class Sheet:
 
     def caption(self, marks: str) -> str:
         """Return a sentence or two on what the numbers are, and on the marks where there are some."""
-        unit = " in %" if is_share(self.metric) else ""
+        unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
         return f"{titled(metric_name(self.metric))}{unit}, {intervals(self.cells, '±')}.{claim}"
@@ -83,7 +93,7 @@ class Sheet:
         share = is_share(self.metric)
         factor, digits = 100 if share else 1, decimals(share, (self.cells["high"] - self.cells["low"]) / 2)
         found: dict[tuple[Any, ...], str] = {}
-        for cell in self.cells.to_dict("records"):
+        for cell in self.cells[self.cells["mean"].notna()].to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
             half = factor * (cell["high"] - cell["low"]) / 2
             text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
@@ -109,7 +119,8 @@ def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
 
 def intervals(cells: pd.DataFrame, shown: str) -> str:
     """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
-    low, high = int(cells["n"].min()), int(cells["n"].max())
+    known = cells.loc[cells["n"] > 0, "n"]
+    low, high = int(known.min()), int(known.max())
     seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
     if high == 1:
         return "one seed, so there is no interval"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from experiments.letter_lead import STATED, effects, titled, told
@@ -24,7 +25,8 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the lead under each level with its interval, a row for each level and rival; empty where it has none.
 
     Returns:
-        Columns: rival, level, mean, low, high (the lead in points), n (seeds), effect, effect_low, effect_high, told.
+        Columns: rival, level, mean, low, high (the lead as a fraction of 1), n (seeds), effect, effect_low,
+        effect_high, told.
 
     Raises:
         ConfigError: FedCL and a rival have not both finished a run of any level.
@@ -38,28 +40,35 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
     cells = whole.assign(**{LEVEL: names, DOUBTLESS: told(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
     both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
-    shown = cells[["mean", "low", "high", "n", "effect", "effect_low", "effect_high", DOUBTLESS]].reindex(both)
+    points = ["mean", "low", "high", "effect", "effect_low", "effect_high"]
+    shown = pd.concat([cells[points] / 100, cells[["n", DOUBTLESS]]], axis=1).reindex(both)
     return shown.fillna({"n": 0, DOUBTLESS: False}).astype({"n": int, DOUBTLESS: bool}).reset_index()
 
 
 def stated(figure: Figure, cells: pd.DataFrame) -> None:
-    """Draw lines at the letter's leads, and rings around leads that differ from the base's."""
+    """Draw lines at the letter's leads, rings around leads that differ from the base's, and a legend of both."""
     levels = list(dict.fromkeys(cells[LEVEL]))[::-1]  # from below
+    marks: list[Artist] = []
     for axes, (rival, part) in zip(figure.axes, cells.groupby(RIVAL, sort=False), strict=True):
         axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
         own = next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
-        for value, style in zip(own, (":", "--"), strict=True):
-            axes.axvline(value, color="black", linewidth=0.9, linestyle=style, zorder=0)
+        lines = [
+            axes.axvline(value / 100, color="black", linewidth=0.9, linestyle=style, zorder=0)
+            for value, style in zip(own, (":", "--"), strict=True)
+        ]
         far = part[part[DOUBTLESS]]
-        axes.plot(far["mean"], far[LEVEL].map(levels.index), "o", markersize=8, fillstyle="none", color="black")
+        ring = axes.plot(far["mean"], far[LEVEL].map(levels.index), "o", markersize=8, fillstyle="none", color="black")
         axes.set_xlabel("FedCL minus the other arm (points)")
+        marks = [*ring, *lines]
+    names = ["differs from the base", "the letter, 20 clients", "the letter, 9 dB"]
+    figure.legend(marks, names, loc="outside upper center", ncols=3, frameon=False, borderpad=0.1)
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks, rings and lines are."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
-        f"changed or another number taken; {intervals(cells[cells['n'] > 0], 'bars')}, paired. Rings: the lead "
+        f"changed or another number taken; {intervals(cells, 'bars')}, paired. Rings: the lead "
         "differs from the base's, or under a level such as 'many with InfoNCE' from that under 'many' (the interval of "
         "the effect excludes 0; not corrected for the number of levels). "
         "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."

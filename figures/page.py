@@ -64,10 +64,12 @@ def page(
 
 
 def _table(numbers: pd.DataFrame, plot: Plot) -> str:
-    """Return the plotted means as a table, methods down; nothing for what makes none that can be read."""
+    """Return the plotted means as a table, methods or the figure's rows down; nothing for what makes none to read."""
     if plot.kind in UNREAD:
         return ""
-    down = tuple(name for name in (plot.hue, plot.facet, plot.x) if name in NAMED) or plot.fields[:1]
+    rows = KINDS[str(plot.kind)].rows
+    named = tuple(name for name in (plot.hue, plot.facet, plot.x) if name in NAMED)
+    down = named or ((getattr(plot, rows),) if rows else plot.fields[:1])
     across = tuple(name for name in plot.fields if name not in down)
     return Sheet(numbers, down, across, plot.y).markdown().rstrip()
 

@@ -11,6 +11,7 @@ import pytest
 
 import semcom
 from experiments.letter_lead import BASE
+from experiments.sheet import Sheet
 from figures import style
 from figures.letter import LETTER_LEAD, leads, stated
 from figures.panels import drawn
@@ -41,18 +42,28 @@ def test_leads_lines_and_rings() -> None:
     assert list(dict.fromkeys(cells["rival"])) == ["Lead over FedProto", "Lead over FedAvg"]
     found = cells.set_index(["rival", "level"])
     free = found.loc["Lead over FedProto", "power: free"]
-    assert (free["mean"], free["effect"], free["told"]) == (pytest.approx(6), pytest.approx(4), True)
-    assert found.loc["Lead over FedAvg", "base"]["mean"] == pytest.approx(20)
+    assert (free["mean"], free["effect"], free["told"]) == (pytest.approx(0.06), pytest.approx(0.04), True)
+    assert found.loc["Lead over FedAvg", "base"]["mean"] == pytest.approx(0.2)
     assert not found.loc["Lead over FedProto", "centroids: none"]["told"]
     assert found.loc["Lead over FedAvg", "power: free"][["mean", "n"]].isna().tolist() == [True, False], "not run"
+    page = Sheet(cells, ("level",), ("rival",), "lead").markdown().splitlines()
+    assert page[0] == "Lead in points, mean over 3 seeds; ±: 95 % intervals over seeds (Student's t)."
+    assert page[2] == "|  | Lead over FedProto | Lead over FedAvg |"
+    assert "| power: free | 6.0 ± 2.5 |  |" in page, "FedAvg was not run"
     with style.ieee():
         figure = drawn(cells, LETTER_LEAD.plot)
         stated(figure, cells)
     ours, theirs = figure.axes
-    assert [line.get_xdata()[0] for line in ours.lines if line.get_linestyle() in (":", "--")] == [12.75, 25.09]
-    assert [line.get_xdata()[0] for line in theirs.lines if line.get_linestyle() in (":", "--")] == [38.55, 66.24]
+    assert [line.get_xdata()[0] for line in ours.lines if line.get_linestyle() in (":", "--")] == pytest.approx(
+        [0.1275, 0.2509]
+    )
+    assert [line.get_xdata()[0] for line in theirs.lines if line.get_linestyle() in (":", "--")] == pytest.approx(
+        [0.3855, 0.6624]
+    )
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["differs from the base", "the letter, 20 clients", "the letter, 9 dB"]
     ring = ours.lines[-1]
-    assert ring.get_xdata() == pytest.approx([6])
+    assert ring.get_xdata() == pytest.approx([0.06])
     names = {text.get_text(): place for text, place in zip(ours.get_yticklabels(), ours.get_yticks(), strict=True)}
     assert ring.get_ydata() == [names["power: free"]] and names["base"] == max(names.values()), "the base on top"
 
@@ -68,9 +79,9 @@ def test_a_study_has_the_readings_too(tmp_path: Path) -> None:
         json.dumps({"experiment": "x", "scale": "y", "command": "z", "variants": variants})
     )
     means = leads(semcom.study(tmp_path), LETTER_LEAD.plot).set_index("level")["mean"]
-    assert means[BASE] == pytest.approx(10) and means["number: best round"] == pytest.approx(10)
-    assert means["answer: among own classes"] == pytest.approx(5)
-    assert means["answer: FedCL's among own classes"] == pytest.approx(20)
+    assert means[BASE] == pytest.approx(0.1) and means["number: best round"] == pytest.approx(0.1)
+    assert means["answer: among own classes"] == pytest.approx(0.05)
+    assert means["answer: FedCL's among own classes"] == pytest.approx(0.2)
 
 
 def test_without_a_pair_there_is_nothing_to_draw() -> None:
