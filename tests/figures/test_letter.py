@@ -24,6 +24,11 @@ def study(values: dict[str, list[float]]) -> Any:
     return SimpleNamespace(runs=frame(values))
 
 
+def at_lines(axes: Any) -> list[float]:
+    """Return where dotted and dashed lines stand."""
+    return [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() in (":", "--")]
+
+
 def test_leads_lines_and_rings() -> None:
     """With free power FedCL leads by 5, 6 and 7 points instead of 2, 2 and 2: an effect of 3, 4 and 5."""
     cells = leads(
@@ -54,12 +59,8 @@ def test_leads_lines_and_rings() -> None:
         figure = drawn(cells, LETTER_LEAD.plot)
         stated(figure, cells)
     ours, theirs = figure.axes
-    assert [line.get_xdata()[0] for line in ours.lines if line.get_linestyle() in (":", "--")] == pytest.approx(
-        [0.1275, 0.2509]
-    )
-    assert [line.get_xdata()[0] for line in theirs.lines if line.get_linestyle() in (":", "--")] == pytest.approx(
-        [0.3855, 0.6624]
-    )
+    assert at_lines(ours) == pytest.approx([0.1275, 0.2509])
+    assert at_lines(theirs) == pytest.approx([0.3855, 0.6624])
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["differs from the base", "the letter, 20 clients", "the letter, 9 dB"]
     ring = ours.lines[-1]
