@@ -10,6 +10,8 @@ import pytest
 
 import semcom
 from experiments import letter_lead as lead
+from experiments.archive import stored_table
+from experiments.evidence import COMMITTED
 from experiments.letter_lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -225,3 +227,9 @@ def test_the_last_round_is_compared_where_there_are_few() -> None:
     found = effects(runs.assign(**{"views.a.last": [last.get(arm, 0.0) for arm in arms]}))
     row = found.set_index(["factor", "level", "rival"]).loc["5 local epochs", "as many passes", "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))
+
+
+def test_the_confirmation_has_what_the_stored_screening_chose() -> None:
+    found = effects(stored_table(COMMITTED / "letter-lead-small.zip"))
+    assert tuple(lead.strongest(found)) == lead.CONFIRMED
+    assert found["seeds"].min() == 4, "no run is missing"
