@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
@@ -68,6 +68,7 @@ class Level:
         metric: number of the headline view that is compared, with the same one where it starts.
         start: title of the level that it changes further, with all arms: those that it does not change keep their runs
             there, and its effect is on the lead there.
+        others: method -> title of the level whose runs are its own ones here too, as they would be the same.
     """
 
     factor: str
@@ -77,6 +78,7 @@ class Level:
     never: Sequence[str] = ()
     metric: str = "accuracy"
     start: str = BASE
+    others: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -216,14 +218,17 @@ TOGETHER = "together"
 def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
     """Return the levels of the confirmation: each of the titles, and where there are two both together.
 
-    The fields that both together set depend on the method (`_confirmed_fields`), so that level has none of its own.
+    The fields that both together set depend on the method (`_confirmed_fields`), so that level has none of its own. A
+    method that only one of them changes is run once, under that one.
     """
     chosen = tuple(level for title in titles for level in levels(scale) if level.title == title)
     if len(chosen) < 2:
         return chosen
-    arms = tuple(arm for arm in ARMS if any(arm in level.arms for level in chosen))
+    by = {arm: [level.title for level in chosen if arm in level.arms] for arm in ARMS}
     never = tuple(arm for arm in ARMS if any(arm in level.never for level in chosen))
-    return (*chosen, Level(TOGETHER, " and ".join(titles), {}, tuple(a for a in arms if a not in never), never))
+    arms = tuple(arm for arm, changed in by.items() if len(changed) > 1 and arm not in never)
+    once = {arm: changed[0] for arm, changed in by.items() if len(changed) == 1}
+    return (*chosen, Level(TOGETHER, " and ".join(titles), {}, arms, never, others=once))
 
 
 def _confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -271,7 +276,7 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
     rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
     for level in levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
-        where = {**begun, **dict.fromkeys(level.arms, level.title)}
+        where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
         for rival in (name for name in RIVALS if name not in level.never):
             start = _lead(*_pair(runs, rival, begun, level.metric))
             among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
