@@ -416,10 +416,17 @@ def _tell(path: str) -> None:
     frame = stored_table(path)
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
     found = effects(frame, of=None if screening else confirmed("small"))
-    for table in (found, verdicts(found)):
-        print(markdown(table.map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))), end="\n\n")
+    for table in (found[found["seeds"] > 0], verdicts(found)):
+        print(markdown(table.map(_cell)), end="\n\n")
     if screening:
         print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
+
+
+def _cell(value: Any) -> str:
+    """Return a cell's text: nothing where there is no number."""
+    if not isinstance(value, float):
+        return str(value)
+    return "" if math.isnan(value) else f"{value:z.1f}"
 
 
 if __name__ == "__main__":
