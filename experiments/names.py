@@ -36,7 +36,7 @@ METHODS = {
     "repper": "RepPer",
     "fedcl": "FedCL",
 }
-"""Method -> its name in the papers; any other, and a variant, is shown by its own name."""
+"""Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
 NAMED = ("method", "variant")
 """Fields whose values are shown without the field's name."""
 TEST = "test_snr_db"
@@ -82,6 +82,7 @@ METRICS = {
     "validation": "validation accuracy",
     "among_own": "accuracy among own classes",
     "lead": "lead",
+    "gain": "gain",
     "jain": "Jain's index",
     "best_round": "best round",
     "predictor_distance": "distance of the heads",
@@ -95,7 +96,7 @@ PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
 """Those of which more is not better."""
-DIFFERENCES = ("lead",)
+DIFFERENCES = ("lead", "gain")
 """Those that are differences of shares, in percentage points."""
 
 
@@ -124,9 +125,10 @@ def decimals(share: bool, halves: ArrayLike) -> int:
 
 
 def value_label(field: str, value: Any) -> str:
-    """Return a value of a field with its unit, such as "9 dB" or "FedCL"."""
+    """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
     if field in NAMED:
-        return METHODS.get(value, str(value))
+        method, *rest = str(value).split(" ", maxsplit=1)
+        return " ".join((METHODS.get(method, method), *rest))
     shown = plain_text(value)
     return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 

@@ -103,7 +103,8 @@ class Sheet:
             [escape(value_label(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down
         ]
         names = [
-            escape(", ".join(map(place_label, self.columns, column)) or metric_name(self.metric)) for column in across
+            escape(", ".join(map(place_label, self.columns, column)) or titled(metric_name(self.metric)))
+            for column in across
         ]
         head = [escape(field_label(name)) for name in self.rows]
         body = [

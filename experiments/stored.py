@@ -86,8 +86,8 @@ class Stored:
         return next(iter(views.values()), None) if name is None else views.get(name)
 
 
-def stored_runs(folder: Path) -> tuple[list[Stored], bool]:
-    """Return the runs of a study, each once, and whether the study names their variants itself.
+def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
+    """Return the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 
     Args:
         folder: of a run, of a sweep (finished or not), or one that holds folders of runs.
@@ -96,10 +96,11 @@ def stored_runs(folder: Path) -> tuple[list[Stored], bool]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read(folder, {}, {})], False
+        return [_read(folder, {}, {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    variants, listed = _variants(folder), _listed(folder)
+    record, listed = _record(folder), _listed(folder)
+    variants = variants_of(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is at work, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
@@ -112,7 +113,7 @@ def stored_runs(folder: Path) -> tuple[list[Stored], bool]:
     runs = [named.get(key) or _without_config(folder / key, variants, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
-    return _with_later(runs), bool(variants)
+    return _with_later(runs), record
 
 
 def _with_later(runs: list[Stored]) -> list[Stored]:
@@ -135,16 +136,21 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
     return runs
 
 
-def _variants(folder: Path) -> dict[str, str]:
+def variants_of(record: Mapping[str, Any]) -> dict[str, str]:
     """Return hash -> variant of all runs of a sweep, as its sweep.json has them; none where it does not say."""
+    variants = record.get("variants")
+    return {str(key): str(name) for key, name in variants.items()} if isinstance(variants, dict) else {}
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """Return what sweep.json says, nothing where there is none. Raises ConfigError for one that cannot be read."""
     try:
         found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
-    variants = found.get("variants") if isinstance(found, dict) else None
-    return {str(key): str(name) for key, name in variants.items()} if isinstance(variants, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _listed(folder: Path) -> dict[str, dict[str, Any]]:

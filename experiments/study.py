@@ -20,7 +20,7 @@ from experiments.frames import TABLES
 from experiments.names import is_ranked
 from experiments.results import configuration, table
 from experiments.selection import axes, keys, ordered, spelled, where
-from experiments.stored import Stored, stored_runs
+from experiments.stored import Stored, stored_runs, variants_of
 from experiments.table import means
 from semcom.config import ConfigError
 from semcom.files import at_home
@@ -39,8 +39,8 @@ def study(folder: Path | str) -> Study:
     """
     path = at_home(folder)
     place = unpacked(path) if path.is_file() else None
-    found, declared = stored_runs(path if place is None else Path(place.name))
-    return Study(found, axes(found, declared), place)
+    found, record = stored_runs(path if place is None else Path(place.name))
+    return Study(found, axes(found, bool(variants_of(record))), place, record)
 
 
 class Study:
@@ -53,10 +53,17 @@ class Study:
         found: the runs.
         axes: fields that vary, by their dotted names on the command line.
         place: what keeps the runs' folders where they are (None: nothing has to).
+        record: what sweep.json says: experiment, scale, command and more (None: there is none).
     """
 
-    def __init__(self, found: Sequence[Stored], axes: Sequence[str], place: object = None) -> None:
-        self.axes, self._place = tuple(axes), place
+    def __init__(
+        self,
+        found: Sequence[Stored],
+        axes: Sequence[str],
+        place: object = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.axes, self.record, self._place = tuple(axes), dict(record or {}), place
         self.stored = ordered(found, self.axes)
 
     def _table(self, name: str) -> pd.DataFrame:
@@ -137,7 +144,7 @@ class Study:
         Raises:
             ConfigError: there is no such field, or no run with such a value.
         """
-        return Study(where(self.stored, at, self.axes), self.axes, self._place)
+        return Study(where(self.stored, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return names of fields as columns have them, such as hyper.lam for method.lam.
@@ -161,7 +168,7 @@ class Study:
         """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
         known = ("hash", "method", "variant", "seed", *self.axes)
         further = dict.fromkeys(name for name in fields if name not in known)
-        return Study(self.stored, (*self.axes, *further), self._place)
+        return Study(self.stored, (*self.axes, *further), self._place, self.record)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from matplotlib.figure import Figure
 from experiments.names import is_share, metric_name, value_label
 from experiments.study import Study
 from figures.base import Kind, Plot, Styles
-from figures.heatmap import Cell, colour_bar, height, table
+from figures.heatmap import Cell, colour_bar, height, table, width
 from semcom.config import ConfigError
 
 MAP = "RdBu"
 """Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
+WITH_INTERVAL = 0.62
+"""Width of a number with its interval in a cell in inches."""
 LEAST = 0.1
 """Gain at which the scale of a share ends at the least; losses may be larger, and are as dark as its end."""
 OVER = "local"
@@ -58,7 +60,7 @@ def _text(cell: Cell, share: bool) -> str:
     times, digits = (100, ".1f") if share else (1, ".2g")
     half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])
     around = "" if np.isnan(half) else f" ± {times * half:{digits}}"
-    return f"{times * cell['mean']:+{digits}}{around}"
+    return f"{times * cell['mean']:+z{digits}}{around}"
 
 
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
@@ -88,6 +90,7 @@ GAIN = Kind(
     takes=("x", "y", "over"),
     hue="variant",
     height=height,
+    width=lambda cells, plot: width(cells, plot, WITH_INTERVAL),
     finish=scale,
     rows="hue",
 )

@@ -14,14 +14,17 @@ from experiments.names import field_label, is_share, metric_label, value_label
 from experiments.study import Study
 from figures.base import Kind, Plot, Styles
 from figures.points import check_panels, described, of_view, over_seeds
+from figures.style import CHARACTER
 
 Cell = Mapping[str, Any]
 MAP = "viridis"
 """Its lightness rises evenly, so that it reads the same in grey."""
 CELL = 0.17
 """Height of a row in inches."""
-BAR = 0.09
-"""Width of the colour scale in inches."""
+BAR, BESIDE = 0.09, 0.6
+"""Widths of the colour scale, and of it with its label, in inches."""
+NUMBER = 0.26
+"""Width of a number in a cell in inches."""
 WRITTEN = 12
 """Columns up to which numbers stand in the cells."""
 
@@ -131,6 +134,13 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
     return 0.45 + CELL * max(4, cells[plot.hue].nunique())
 
 
+def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> float:
+    """Return the width in inches that the labels, numbers (`text` each) and scale of one panel take."""
+    rows, columns = ([value_label(str(n), v) for v in cells[n].unique()] for n in (plot.hue, plot.x))
+    label = CHARACTER * max(map(len, columns))
+    return CHARACTER * max(map(len, rows)) + len(columns) * max(text, label) + BESIDE
+
+
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the cells are."""
     best = " Bold: best, where the difference is supported." if "best" in set(cells.get("mark", ())) else ""
@@ -186,6 +196,7 @@ HEATMAP = Kind(
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,
+    width=width,
     finish=scale,
     rows="hue",
 )

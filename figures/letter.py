@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
@@ -98,7 +100,8 @@ def by_place(study: Study, plot: Plot) -> pd.DataFrame:
 def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the same with the channel uses of the whole run, and whether no other method beats one in both."""
     costs = _placed(study.along(FIELDS).pareto(USES)).rename(columns={"cost": USES})
-    return by_place(study, plot).merge(costs[["variant", PLACE, USES, "efficient"]], on=["variant", PLACE])
+    found = by_place(study, replace(plot, y="accuracy"))
+    return found.merge(costs[["variant", PLACE, USES, "efficient"]], on=["variant", PLACE])
 
 
 def _placed(cells: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +130,7 @@ LETTER_REGIME = Drawing(
 LETTER_REGIME_USES = Drawing(
     "letter-regime-uses",
     "letter-regime",
-    Plot(kind="pareto", x=USES, hue="variant", facet=PLACE, over=OVER),
+    Plot(kind="pareto", x=USES, y="gain", hue="variant", facet=PLACE, over=OVER),
     numbers=by_uses,
     caption=lambda cells, plot: (
         "Gain over Local against the channel uses of the whole run, both ways, over all clients; runs are paired by "

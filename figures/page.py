@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from matplotlib.ticker import EngFormatter
 
 from experiments.names import NAMED, is_share, metric_name
 from experiments.registry import experiment
@@ -26,6 +27,7 @@ SETTING = {
     "channel.kind": "channel",
     "train.rounds": "rounds",
     "train.local_epochs": "local epochs",
+    "train.local_steps": "local steps",
     "train.batch_size": "batch size",
     "train.optimizer": "optimiser",
     "train.lr": "rate",
@@ -35,6 +37,8 @@ UNREAD = ("gain", "curves", "confusion", "divisions", "embedding", "bounds")
 """Kinds whose numbers are too many for a table on the page, or stand in the figure."""
 SHOTS = ("partition.ways", "partition.shots")
 """Those of them that belong to the partition `shots` alone."""
+LENGTHS = ("train.local_epochs", "train.local_steps")
+"""Those of which a run has one."""
 
 
 def page(
@@ -70,6 +74,12 @@ def _table(numbers: pd.DataFrame, plot: Plot) -> str:
     rows = KINDS[str(plot.kind)].rows
     named = tuple(name for name in (plot.hue, plot.facet, plot.x) if name in NAMED)
     down = named or ((getattr(plot, rows),) if rows else plot.fields[:1])
+    if plot.kind == "pareto":
+        # A cost of its own for each method and panel: it stands beside the method, not over a column.
+        down = tuple(name for name in (plot.facet, plot.hue, plot.x) if name)
+        numbers = numbers.assign(**{str(plot.x): numbers[plot.x].map(EngFormatter(places=2))})
+        if plot.facet:
+            numbers = pd.concat(part for _, part in numbers.groupby(plot.facet, sort=False))
     across = tuple(name for name in plot.fields if name not in down)
     return Sheet(numbers, down, across, plot.y).markdown().rstrip()
 
@@ -111,7 +121,8 @@ def _page(
 def _facts(frame: pd.DataFrame) -> dict[str, str]:
     """Return what the runs have in common: setting, seeds, versions, commit."""
     shots = (frame["partition.kind"] == "shots").all()
-    columns = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
+    given = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
+    columns = {c: n for c, n in given.items() if c not in LENGTHS or frame[c].notna().any()}
     versions = [f"{c.removeprefix('versions.')} {_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
     return {
         "Setting": ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items()),

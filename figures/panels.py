@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from experiments.names import place_label
 from figures.base import Kind, Plot, Styles
 from figures.kinds import KINDS
-from figures.style import MANY, WIDE, WIDTH, line_styles
+from figures.style import CHARACTER, MANY, WIDE, WIDTH, line_styles
 
 WIDE_GAP = 1 / 3
 """Share of the whole range from which on a gap between lines is left out."""
@@ -31,8 +31,8 @@ LEAST = 1 / 3
 """Share of a panel's height that a part of a broken ordinate has at least."""
 MARGIN = 0.08
 """Room above and below the lines, as a share of their range."""
-ENTRY, KEY, CHARACTER = 0.145, 0.45, 0.052
-"""Height of a line of the legend, and about the widths of a key and of a character in it, in inches."""
+ENTRY, KEY = 0.145, 0.45
+"""Height of a line of the legend, and about the width of a key in it, in inches."""
 Span = tuple[float, float]
 
 
@@ -50,11 +50,12 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     spans = gap(cells, plot) if "broken" in kind.takes else []
     columns = _columns(kind, len(parts))
     lines = math.ceil(len(parts) / columns)
-    legend = _legend_columns(styles, plot, WIDTH if columns == 1 else WIDE)
+    width = WIDTH if columns == 1 and kind.width(cells, plot) <= WIDTH else WIDE
+    legend = _legend_columns(styles, plot, width)
     above = ENTRY * math.ceil(len(styles) / legend) + 0.05 if plot.hue is not None and legend else 0
     title = 0.16 * (plot.facet is not None)
     each = kind.height(cells, plot) * (1.25 if spans and len(styles) > 3 else 1)
-    figure.set_size_inches(WIDTH if columns == 1 else WIDE, above + lines * (each + title))
+    figure.set_size_inches(width, above + lines * (each + title))
     grid = figure.add_gridspec(lines, columns)
     panels = [
         _panel(figure, grid[i // columns, i % columns], spans, part, plot, kind, styles)

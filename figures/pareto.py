@@ -50,8 +50,8 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
         axes.set_xscale("log")
     axes.margins(0.08)
     axes.set_xlabel(field_label(x))
-    axes.set_ylabel(metric_label("accuracy"))
-    percent(axes.yaxis, "accuracy")
+    axes.set_ylabel(metric_label(plot.y))
+    percent(axes.yaxis, plot.y)
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,8 +29,9 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
 
     Args:
         name: a figure of `figures.registry`.
-        results: folder of a sweep (None: results/<experiment>-<scale> with the largest scale that is there, or the last
-            one declared of scales with names of their own). A figure that measures its own numbers takes none.
+        results: folder of a sweep, or its archive (None: results/<experiment>-<scale> with the largest scale that is
+            there, or the last one declared of scales with names of their own). A figure that measures its own numbers
+            takes none.
         out: folder of the files (None: figures/rendered/<scale>, or figures/rendered/<paper>/<scale> of a paper's item,
             or figures/rendered for one that measures itself).
 
@@ -51,19 +51,19 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
         return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or RENDERED)
-    folder = Path(results) if results is not None else _largest_scale(chosen.experiment)
-    record = _record(chosen, folder)
-    return _draw(study(folder), chosen, record, out or _usual(chosen.experiment, str(record["scale"])))
+    folder = at_home(results) if results is not None else _largest_scale(chosen.experiment)
+    whole = _of_its_experiment(chosen, folder)
+    return _draw(whole, chosen, whole.record, out or _usual(chosen.experiment, str(whole.record["scale"])))
 
 
 def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path | str | None = None) -> list[Path]:
     """Draw a figure of any study.
 
     Args:
-        folder: of a sweep, of a run, or one that holds folders of runs, see `experiments.study.study`.
+        folder: of a sweep, of a run, or one that holds folders of runs, or an archive, see `experiments.study.study`.
         wanted: what is drawn.
         name: of the files (None: that of the kind).
-        out: folder of the files (None: that of the study).
+        out: folder of the files (None: that of the study, or the one in which its archive lies).
 
     Returns:
         As `render`.
@@ -76,10 +76,10 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     where, out = at_home(folder), _folder(out)
     whole = study(where)
     chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
-    record = json.loads((where / SWEEP).read_text(encoding="utf-8")) if (where / SWEEP).is_file() else {}
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
-    return _draw(whole, chosen, {**record, "plot": _spelled(words, wanted)}, out or where)
+    usual = where.parent if where.is_file() else where
+    return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or usual)
 
 
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -143,16 +143,15 @@ def _sweep_command(name: str) -> str:
     return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
 
 
-def _record(chosen: Drawing, folder: Path) -> dict[str, Any]:
-    """Return sweep.json of a folder, which must be of the figure's experiment."""
-    path = folder / SWEEP
-    if not path.is_file():
+def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:
+    """Return the study of a folder or an archive, which must be of the figure's experiment."""
+    if not folder.is_file() and not (folder / SWEEP).is_file():
         command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(folder))}"
         raise ConfigError(f"results: {folder} has no {SWEEP}; run first: {command}")
-    record = json.loads(path.read_text(encoding="utf-8"))
-    if record["experiment"] != chosen.experiment:
-        raise ConfigError(f"results: {folder} is of {record['experiment']}; {chosen.name} shows {chosen.experiment}")
-    return record
+    whole = study(folder)
+    if (found := whole.record.get("experiment")) != chosen.experiment:
+        raise ConfigError(f"results: {folder} is of {found or 'no sweep'}; {chosen.name} shows {chosen.experiment}")
+    return whole
 
 
 def _measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:

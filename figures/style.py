@@ -28,6 +28,8 @@ MANY = 8
 """Lines up to which intervals are drawn: those of more cannot be told apart."""
 WIDTH, WIDE = 3.5, 7.16
 """Inches of one column and of two."""
+CHARACTER = 0.052
+"""About the width of a character of a label in inches."""
 COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
 """Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
 FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")

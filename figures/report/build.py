@@ -47,7 +47,7 @@ def _part(folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[
     """Return what the template shows of a study."""
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
-        "title": titled(folder),
+        "title": titled(subject.study, folder),
         "facts": facts(subject),
         "tables": {table.id: table for table in tables(subject)},
         "data": plain(numbers(subject)),

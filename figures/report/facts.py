@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -16,26 +14,26 @@ from experiments.study import Study
 from experiments.words import flag_name
 from figures.report.names import heading, listed, shown
 from figures.report.subject import Subject
-from semcom.files import SUMMARY, SWEEP
+from semcom.files import SUMMARY
 
 Fact = tuple[str, str]
 """What it is about, and what it says."""
 
 
-def titled(folder: Path) -> str:
+def titled(study: Study, folder: Path) -> str:
     """Return the title of a study: its experiment with the scale, and the name of its folder."""
-    sweep, name = _sweep(folder), folder.resolve().name
+    sweep, name = study.record, folder.resolve().name
     known = sweep.get("experiment") not in (None, "study")  # a study that nobody has declared
     return f"{sweep['experiment']}, scale {sweep.get('scale')} ({name})" if known else name
 
 
 def facts(subject: Subject) -> list[Fact]:
     """Return what was run: command, runs and how they ended, what varies and what is set, versions, days."""
-    study, names, sweep = subject.study, subject.names, _sweep(subject.folder)
+    study, names = subject.study, subject.names
     runs = study.runs
     states = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
     found = [
-        ("Command", names.text(str(sweep.get("command", "")))),
+        ("Command", names.text(str(study.record.get("command", "")))),
         ("Runs", f"{len(runs)} ({states})"),
         ("Methods", ", ".join(study.variants)),
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
@@ -61,17 +59,6 @@ def sorted_values(study: Study, field: str) -> list[Any]:
     values = [value for value in found if value is not None]
     numeric = all(isinstance(value, int | float) for value in values)
     return [*(sorted(values) if numeric else values), *([None] if None in found else [])]
-
-
-def _sweep(folder: Path) -> dict[str, Any]:
-    """Return what sweep.json says; nothing where there is none."""
-    if folder.is_file():
-        with zipfile.ZipFile(folder) as archive:
-            found = json.loads(archive.read(SWEEP)) if SWEEP in archive.namelist() else {}
-    else:
-        path = folder / SWEEP
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
 
 
 def _settings(subject: Subject) -> str:

@@ -106,7 +106,7 @@ class FigureFlags:
     """
 
     results: str | None = None
-    """Folder of a sweep (None: the one in results/ with the largest scale)."""
+    """Folder of a sweep, or its archive (None: the one in results/ with the largest scale)."""
     out: str | None = None
     """Folder of the drawn files (None: figures/rendered/SCALE, or figures/rendered/PAPER/SCALE)."""
 

@@ -41,7 +41,7 @@ def test_markdown_has_means_half_widths_and_marks() -> None:
         "Bold: best; underlined: second, where the paired difference to the next one is supported (Holm, 95 %)."
     )
     assert lines == [
-        "| Method | accuracy |",
+        "| Method | Accuracy |",
         "| --- | ---: |",
         "| FedCL | **70.0** ± 1.2 |",
         "| my_method & 50 % | <ins>65.0</ins> ± 1.0 |",

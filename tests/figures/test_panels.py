@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,28 @@ def test_figures_fit_a_page_s_columns_and_nothing_is_cut_off(study: Study, field
     assert box.x0 >= -0.01 and box.y0 >= -0.01 and box.x1 <= width + 0.01 and box.y1 <= height + 0.01, box
     for place in (axes.get_position() for axes in figure.axes if axes.get_label() != "<colorbar>"):
         assert place.height * height > 0.25 and place.width * width > 1, "room for the drawing"
+
+
+def test_numbers_of_a_map_stand_in_their_cells() -> None:
+    """Long names of methods and of places take a page's width: in a column the numbers would lie on each other."""
+    places = [f"q {q}, m 3, K 20" for q in (5, 10, 20, 50, 100)]
+    names = ("fedproto", "fedcl with common encoder and own decoders")
+    rows = [
+        {"variant": name, "place": place, "mean": -0.1, "low": -0.2, "high": 0.0, "supported": False}
+        for name in names
+        for place in places
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", over="local"))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        axes = figure.axes[0]
+        for texts in (axes.texts[:5], axes.texts[5:], axes.get_xticklabels()):
+            boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
+            assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert figure.get_size_inches()[0] == style.WIDE
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "FedProto",
+        "FedCL with common encoder and own decoders",
+    ]
+    assert axes.texts[0].get_text() == "-10.0 ± 10.0"

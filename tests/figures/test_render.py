@@ -18,9 +18,11 @@ import pytest
 from matplotlib.image import imread
 
 from channels.registry import registering
+from experiments.archive import pack
 from experiments.registry import EXPERIMENTS
 from experiments.study import study
 from figures import Plot, render, style
+from figures import plot as semcom_plot
 from figures.base import Drawing
 from figures.kinds import KINDS, settled
 from figures.page import _used
@@ -44,6 +46,28 @@ def test_csv_equals_the_means_of_the_study(stored: Stored, tmp_path: Path) -> No
     for column in (SNR, "mean", "low", "high"):
         assert [float(line[column]) for line in lines] == [row[column] for row in means]  # to the last bit
     assert {line["n"] for line in lines} == {"2"}
+
+
+def test_an_archive_is_drawn_like_its_folder(stored: Stored, tmp_path: Path) -> None:
+    folder = stored(seeds=(0, 1))
+    file = pack(folder, tmp_path / "packed" / "mine.zip")
+    for place in (folder, file):
+        render("letter-fig2b", results=place, out=tmp_path / place.name)
+    for kind in ("csv", "md", "pdf"):
+        first, second = (tmp_path / place.name / f"letter-fig2b.{kind}" for place in (folder, file))
+        assert first.read_bytes() == second.read_bytes(), kind
+    with pytest.raises(ConfigError, match=r"mine.zip is of letter-fig2b; demo shows demo$"):
+        render("demo", results=file, out=tmp_path)
+    assert {path.parent for path in semcom_plot(file, Plot(x=SNR))} == {tmp_path / "packed"}, "beside the archive"
+
+
+def test_a_cost_stands_beside_its_method(stored: Stored, tmp_path: Path) -> None:
+    """Each method has a cost of its own: as a column of the table it would have no second number."""
+    semcom_plot(stored(seeds=(0, 1)), Plot(x="uses", facet=SNR), name="p", out=tmp_path)
+    table = [line for line in (tmp_path / "p.md").read_text().splitlines() if line.startswith("|")]
+    assert table[0] == "| SNR (dB) | Method | Channel uses | Accuracy |" and len(table) == 2 + 9
+    snrs = [row.split("|")[1].strip() for row in table[2:]]
+    assert snrs == sorted(snrs, key=snrs.index) and len(dict.fromkeys(snrs)) == 3, "all methods of an SNR together"
 
 
 def test_png_is_one_column_wide_and_not_empty(stored: Stored, tmp_path: Path) -> None:
