@@ -159,6 +159,17 @@ def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
             yield decided(title, f"q {q:g}, m {m:g}, K {k:g}", values)
 
 
+def of_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
+    number = "new_clients.head.accuracy"
+    ours = of_view(frame, "fedcl", number, PLACE)
+    for rival in ("local", "fedper"):
+        for (q, m, k), values in (ours - of_view(frame, rival, number, PLACE)).groupby(list(PLACE)):
+            yield decided(
+                f"FedCL leaves new clients a better encoder than {rival}", f"q {q:g}, m {m:g}, K {k:g}", values
+            )
+
+
 def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
     found = by_seed(frame, "last", MAP)
@@ -224,6 +235,7 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-ablation": of_ablation,
     "letter-lead": of_lead,
     "letter-regime": of_regime,
+    "letter-unseen": of_unseen,
     "collaboration": of_collaboration,
     "fedcrc-table1": of_fedcrc_table1,
     "fedcrc-table2": of_fedcrc_table2,

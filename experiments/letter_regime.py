@@ -7,8 +7,13 @@ mean of the clients' centroids in the place of the generator's. `fedcl with a co
 which then cross the air: all of the model is common then, as in FedAvg. `fedcl with common encoder and own decoders`,
 with mean centroids, is FedPer with FedCL's training.
 
+`letter-unseen` asks what is left for clients that took no part: they receive the encoder, or where each client has its
+own the average of these, and train a head. Its numbers are `new_clients` in a run's summary.
+
     semcom sweep letter-regime --scale small
     python -m experiments.hypotheses results/letter-regime-small
+    semcom sweep letter-unseen --scale small
+    semcom table results/letter-unseen-small --metric new_clients.head.accuracy
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import base, of_lambda, seeds
 from experiments.fields import set_fields
+from semcom.config import RunConfig
 
 PLACE = ("partition.shots", "partition.ways", "clients")
 """The fields of the map: q, m, K."""
@@ -44,10 +50,24 @@ VARIANTS = (
 """What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
 
 
+UNSEEN = {"smoke": ((5, 3, 4),), "small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (20, 3, 20), (100, 3, 20))}
+"""Scale -> places of the study with new clients, of which there are as many as of the others."""
+PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
+"""Its methods: those of the map with encoders that some paper shares or does not share, and FedAvg."""
+
+
 def _grid(scale: str) -> Grid:
+    return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
+
+
+def _unseen(scale: str) -> Grid:
+    vary = {(*PLACE, "new_clients"): tuple((*place, place[-1]) for place in UNSEEN[scale]), "seed": seeds(scale)}
+    return Grid(_start(scale), vary, own=of_lambda(scale, PARTAKERS))
+
+
+def _start(scale: str) -> RunConfig:
     rounds, steps = STEPS[scale]
-    start = set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
-    return Grid(start, {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
+    return set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
 
 
 LETTER_REGIME = Experiment(
@@ -60,3 +80,12 @@ LETTER_REGIME = Experiment(
     figures=("letter-regime", "letter-regime-uses"),
 )
 """The map."""
+LETTER_UNSEEN = Experiment(
+    name="letter-unseen",
+    title="What methods leave for clients that took no part, which train a head alone",
+    paper="none (where the FedCL letter's idea should pay)",
+    variants=PARTAKERS,
+    scales=each_scale(_unseen),
+    axis="partition.shots",
+)
+"""New clients. The table that a sweep prints is of the run's own clients."""

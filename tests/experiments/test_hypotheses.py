@@ -15,7 +15,7 @@ from experiments.collaboration import COLLABORATION
 from experiments.fedcl_letter import ABLATION
 from experiments.hypotheses import OPEN, REFUTED, SUPPORTED, answer, by_seed, decided, hypotheses
 from experiments.letter_lead import BASE, effects, levels
-from experiments.letter_regime import LETTER_REGIME, PLACES
+from experiments.letter_regime import LETTER_REGIME, PLACES, UNSEEN
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -137,6 +137,29 @@ def test_the_regime() -> None:
     assert len([1 for name, _ in found if name == title]) == 1 + len(PLACES["small"])
     worth = found["the SCG is worth more than mean centroids", "q 5, m 3, K 20"]
     assert worth == (pytest.approx(-2 + 6 * seeds), OPEN)
+
+
+def test_what_is_left_for_new_clients() -> None:
+    """FedCL's encoder is 3 points better than that of local training, and as good as FedPer's."""
+    rows = [
+        {
+            "variant": variant,
+            "seed": seed,
+            "accuracy": 0.9,
+            "new_clients.head.accuracy": 0.4 + more + (seed - 1) / 1000 * (variant == "fedcl"),
+            **dict(zip(("partition.shots", "partition.ways", "clients"), place, strict=True)),
+        }
+        for place in UNSEEN["small"]
+        for variant, more in {"fedcl": 0.03, "local": 0.0, "fedper": 0.03}.items()
+        for seed in range(3)
+    ]
+    found = said(module.of_unseen(pd.DataFrame(rows)))
+    title = "FedCL leaves new clients a better encoder than"
+    assert found == {
+        (f"{title} {rival}", place): (pytest.approx(gain), answer)
+        for rival, gain, answer in (("local", 3.0, SUPPORTED), ("fedper", 0.0, OPEN))
+        for place in ("q 5, m 3, K 20", "q 100, m 3, K 20")
+    }
 
 
 def test_where_sharing_pays() -> None:
