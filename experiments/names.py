@@ -85,6 +85,8 @@ METRICS = {
     "gain": "gain",
     "jain": "Jain's index",
     "best_round": "best round",
+    "new_clients.global.accuracy": "accuracy of new clients",
+    "new_clients.head.accuracy": "accuracy of new clients with heads of their own",
     "predictor_distance": "distance of the heads",
     "clusters.silhouette": "silhouette of the features",
     "clusters.knn_purity": "purity of the features",
