@@ -72,9 +72,9 @@ class Kind:
     """The panels where none are asked for."""
     height: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 1.95
     """Function from the numbers to the height of a panel in inches."""
-    width: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 0.0
-    """Function from the numbers to the width in inches that a panel needs: one alone has a column, or if that is too
-    narrow a page."""
+    width: Callable[[pd.DataFrame, Plot], tuple[float, float]] = lambda cells, plot: (0.0, 0.0)
+    """Function from the numbers to the widths in inches that a panel needs, and that labels need beside all of them:
+    what is too wide for a column has a page, and as many panels beside each other as that has room for."""
     styles: Callable[[int], list[Style]] | None = None
     """Function from the number of hues to their looks (None: lines)."""
     columns: int = 2

@@ -91,6 +91,7 @@ GAIN = Kind(
     hue="variant",
     height=height,
     width=lambda cells, plot: width(cells, plot, WITH_INTERVAL),
+    columns=3,
     finish=scale,
     rows="hue",
 )

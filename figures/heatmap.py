@@ -134,11 +134,14 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
     return 0.45 + CELL * max(4, cells[plot.hue].nunique())
 
 
-def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> float:
-    """Return the width in inches that the labels, numbers (`text` each) and scale of one panel take."""
+def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
+    """Return the widths in inches that the numbers (`text` each) of a panel take, and the rows' labels with the scale.
+
+    Numbers that are too many to be written take none.
+    """
     rows, columns = ([value_label(str(n), v) for v in cells[n].unique()] for n in (plot.hue, plot.x))
-    label = CHARACTER * max(map(len, columns))
-    return CHARACTER * max(map(len, rows)) + len(columns) * max(text, label) + BESIDE
+    each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
+    return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
@@ -197,6 +200,7 @@ HEATMAP = Kind(
     hue="variant",
     height=height,
     width=width,
+    columns=3,
     finish=scale,
     rows="hue",
 )

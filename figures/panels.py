@@ -48,9 +48,10 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     kind = replace(kind, shared=_shared([part for _, part in parts], plot, kind))
     styles = _styles(cells, plot, kind)
     spans = gap(cells, plot) if "broken" in kind.takes else []
-    columns = _columns(kind, len(parts))
+    one, beside = kind.width(cells, plot)
+    columns = _columns(kind, len(parts), int((WIDE - beside) / one) if one else len(parts))
     lines = math.ceil(len(parts) / columns)
-    width = WIDTH if columns == 1 and kind.width(cells, plot) <= WIDTH else WIDE
+    width = WIDTH if columns == 1 and beside + one <= WIDTH else WIDE
     legend = _legend_columns(styles, plot, width)
     above = ENTRY * math.ceil(len(styles) / legend) + 0.05 if plot.hue is not None and legend else 0
     title = 0.16 * (plot.facet is not None)
@@ -77,9 +78,10 @@ def _styles(cells: pd.DataFrame, plot: Plot, kind: Kind) -> Styles:
     return dict(zip(hues, (kind.styles or line_styles)(len(hues)), strict=True))
 
 
-def _columns(kind: Kind, panels: int) -> int:
-    """Return how many panels stand beside each other: one alone in a column, and three where there are many."""
-    return min(panels, kind.columns if panels > 4 or kind.columns < 3 else 2 if panels != 3 else 3)
+def _columns(kind: Kind, panels: int, room: int) -> int:
+    """Return how many panels stand beside each other: one alone, three where there are many and there is room."""
+    wanted = kind.columns if panels > 4 or kind.columns < 3 else 2 if panels != 3 else 3
+    return min(panels, wanted, max(1, room))
 
 
 # -- the ordinate ----------------------------------------------------------------------------------------------------

@@ -164,3 +164,17 @@ def test_numbers_of_a_map_stand_in_their_cells() -> None:
         "FedCL with common encoder and own decoders",
     ]
     assert axes.texts[0].get_text() == "-10.0 ± 10.0"
+
+
+@pytest.mark.parametrize(("places", "beside"), [(2, 3), (5, 2), (8, 1)])
+def test_maps_stand_beside_each_other_where_there_is_room(places: int, beside: int) -> None:
+    """Three maps of two columns fit a page, two of five with their intervals; one of eight stands alone."""
+    rows = [
+        {"variant": "fedavg", "part": part, "place": place, "mean": 0.1, "low": 0.0, "high": 0.2, "supported": False}
+        for part in "abc"
+        for place in range(places)
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local"))
+    left = {axes.get_subplotspec().colspan.start for axes in figure.axes if axes.get_label() != "<colorbar>"}
+    assert len(left) == beside
