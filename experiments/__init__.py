@@ -1,1 +1,1 @@
-"""Named experiments: grids of runs, the sweep that carries them out, and the table of their results."""
+"""Named experiments, a file for each paper or question; the rooms hold what all of them need."""

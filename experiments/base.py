@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import semcom
-from experiments.cost import samples
-from experiments.fields import field_of, set_fields
-from experiments.grid import Axis, Grid, Run, Variant
+from experiments.grids.cost import samples
+from experiments.grids.fields import field_of, set_fields
+from experiments.grids.grid import Axis, Grid, Run, Variant
 from semcom.config import ConfigError, RunConfig
 
 __all__ = ["SCALES", "Axis", "Experiment", "Grid", "Outline", "Run", "Train", "Variant", "field_of", "set_fields"]
@@ -31,7 +31,7 @@ class Outline:
     axes: tuple[Axis, ...]
     """What varies, the seed among them."""
     samples: float | None
-    """Training samples that pass through the encoder in all runs together, see `experiments.cost`; None: not known."""
+    """Training samples that pass through all runs' encoders, see `experiments.grids.cost`; None: not known."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ theorems are about; a run is several times as long as one that is not measured.
 from __future__ import annotations
 
 from experiments.base import Experiment, Grid
-from experiments.outcome import train_then
+from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 
@@ -17,8 +17,8 @@ def train_and_measure(config: RunConfig) -> None:
     Raises:
         ConfigError: the run is none that a theorem is about, see `theorem_of`.
     """
-    from experiments.bounds_report import report
-    from experiments.bounds_round import measure, theorem_of
+    from experiments.measures.bounds_report import report
+    from experiments.measures.bounds_round import measure, theorem_of
     from semcom.runs.resolve import resolve
 
     theorem = theorem_of(resolve(config))

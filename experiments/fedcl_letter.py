@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.features import train_and_measure
+from experiments.measures.features import train_and_measure
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 ARMS = ("fedcl", "fedproto", "fedavg")

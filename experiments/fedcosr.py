@@ -30,8 +30,8 @@ from typing import Any
 
 from experiments.arms import PERFEDAVG, PFEDME
 from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.features import train_and_measure
-from experiments.fields import set_fields
+from experiments.grids.fields import set_fields
+from experiments.measures.features import train_and_measure
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 PERSONAL: tuple[str | Variant, ...] = (

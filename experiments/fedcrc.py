@@ -31,8 +31,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from experiments.base import Experiment, Grid, each_scale
-from experiments.fields import set_fields
-from experiments.outcome import train_then
+from experiments.grids.fields import set_fields
+from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ defaults. Its curves are smoothed over 20 rounds. Its headline is the mixture of
 from __future__ import annotations
 
 from experiments.base import Experiment, each_scale
-from experiments.features import train_and_measure
 from experiments.fedcosr import ARMS, PERSONAL, curves, features, table2, table3
+from experiments.measures.features import train_and_measure
 
 METHODS = tuple(arm for arm in ARMS if arm != "fedcosr")
 """The methods that the paper compares with its own."""

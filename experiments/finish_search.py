@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.archive import stored_table
+from experiments.analysis.table import markdown
 from experiments.base import Experiment, Grid
-from experiments.fields import set_fields
-from experiments.outcome import run_folder
+from experiments.grids.fields import set_fields
 from experiments.shell import on_studies
-from experiments.table import markdown
+from experiments.store.archive import stored_table
+from experiments.store.outcome import run_folder
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.archive import stored_table
+from experiments.analysis.statistics import t_interval
+from experiments.analysis.table import markdown, number_of
 from experiments.letter_lead import BASE, effects
 from experiments.letter_regime import PLACE
 from experiments.shell import on_studies
-from experiments.statistics import t_interval
-from experiments.table import markdown, number_of
+from experiments.store.archive import stored_table
 from semcom.config import ConfigError
 
 Row = dict[str, Any]

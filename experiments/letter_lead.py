@@ -23,14 +23,14 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.archive import stored_table
+from experiments.analysis.statistics import t_interval
+from experiments.analysis.table import markdown, number_of
 from experiments.base import Experiment, Grid, Variant, each_scale
+from experiments.claims.scorecard import NEAR, WIDEST
 from experiments.fedcl_letter import LAMBDA, MIXED, SCHEDULES, base, of_lambda
-from experiments.fields import set_fields
-from experiments.scorecard import NEAR, WIDEST
+from experiments.grids.fields import set_fields
 from experiments.shell import on_studies
-from experiments.statistics import t_interval
-from experiments.table import markdown, number_of
+from experiments.store.archive import stored_table
 from semcom.config import ChannelConfig
 
 ARMS = ("fedcl", "fedproto", "fedavg")

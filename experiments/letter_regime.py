@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import base, of_lambda, seeds
-from experiments.fields import set_fields
+from experiments.grids.fields import set_fields
 from semcom.config import RunConfig
 
 PLACE = ("partition.shots", "partition.ways", "clients")

@@ -24,11 +24,11 @@ import math
 import pandas as pd
 
 from experiments import fedcl_letter
-from experiments.archive import stored_table
+from experiments.analysis.table import markdown
 from experiments.base import Experiment, Grid, Variant
-from experiments.fields import set_fields
+from experiments.grids.fields import set_fields
 from experiments.shell import on_studies
-from experiments.table import markdown
+from experiments.store.archive import stored_table
 from semcom.config import ConfigError, RunConfig
 
 TIED = 0.005

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.archive import stored_table
+from experiments.analysis.table import markdown
 from experiments.arms import ALL
 from experiments.base import Experiment, Grid, each_scale
 from experiments.fedcosr import SEEDS, base, first_division
-from experiments.fields import set_fields
-from experiments.names import METHODS
-from experiments.outcome import run_folder, train_then
+from experiments.grids.fields import set_fields
+from experiments.grids.names import METHODS
 from experiments.shell import on_studies
-from experiments.table import markdown
+from experiments.store.archive import stored_table
+from experiments.store.outcome import run_folder, train_then
 from semcom.config import RunConfig
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from experiments.base import Experiment, Grid
-from experiments.outcome import train_then
+from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ USES = tuple(2**i for i in range(5, 13))
 
 def train_and_send(config: RunConfig) -> None:
     """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
-    from experiments.image_curve import image_curves
+    from experiments.measures.image_curve import image_curves
     from semcom.engine.host.ranks import alone
 
     def sent(result: Result) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.names import NAMED, field_label, metric_label, place_label, value_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import NAMED, field_label, metric_label, place_label, value_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described, over_seeds
 from figures.style import bar_styles, percent

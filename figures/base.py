@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from experiments.study import Study
+    from experiments.analysis.study import Study
 
 Style = dict[str, Any]
 Styles = Mapping[Any, Style]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.study import Study
-from experiments.table import means
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
 from figures.base import Drawing, Plot
 from figures.points import described
 

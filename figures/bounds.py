@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from experiments.sheet import intervals
-from experiments.study import Study
-from experiments.table import means
+from experiments.analysis.sheet import intervals
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
 from figures.base import Drawing, Kind, Plot, Styles
 from figures.curves import MARKS
 from semcom.config import ConfigError

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.names import metric_label, place_label, value_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import metric_label, place_label, value_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described, of_view, tidy
 from figures.style import bar_styles, percent

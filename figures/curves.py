@@ -6,9 +6,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from experiments.names import metric_label, place_label
-from experiments.study import Study
-from experiments.table import means
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
+from experiments.grids.names import metric_label, place_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described, of_view
 from figures.style import MANY, percent

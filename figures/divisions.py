@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.study import Study
+from experiments.analysis.study import Study
 from figures.base import Kind, Plot, Styles
 from figures.style import COLORS
 from semcom.config import ConfigError

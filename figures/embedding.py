@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
 
-from experiments.names import place_label
-from experiments.stored import Stored
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import place_label
+from experiments.store.stored import Stored
 from figures.base import Kind, Plot, Styles
 from figures.points import check_panels
 from semcom.config import ConfigError

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.names import is_share, metric_name, value_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import is_share, metric_name, value_label
 from figures.base import Kind, Plot, Styles
 from figures.heatmap import Cell, colour_bar, height, table, width
 from semcom.config import ConfigError

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.names import field_label, is_share, metric_label, value_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import field_label, is_share, metric_label, value_label
 from figures.base import Kind, Plot, Styles
 from figures.points import check_panels, described, of_view, over_seeds
 from figures.style import CHARACTER

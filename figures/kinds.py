@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from channels.registry import unknown
-from experiments.efficiency import COSTS
-from experiments.grid import TEST_SNR
-from experiments.names import NAMED, TEST
-from experiments.study import Study
+from experiments.analysis.efficiency import COSTS
+from experiments.analysis.study import Study
+from experiments.grids.grid import TEST_SNR
+from experiments.grids.names import NAMED, TEST
 from figures.bars import BARS, DOTS
 from figures.base import Kind, Plot
 from figures.bounds import BOUNDS

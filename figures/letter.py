@@ -8,11 +8,11 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
+from experiments.analysis.sheet import intervals
+from experiments.analysis.study import Study
+from experiments.grids.names import METHODS
 from experiments.letter_lead import STATED, effects, titled, told
 from experiments.letter_regime import PLACE as FIELDS
-from experiments.names import METHODS
-from experiments.sheet import intervals
-from experiments.study import Study
 from figures.base import Drawing, Plot
 from figures.gain import OVER, gains
 from semcom.config import ConfigError

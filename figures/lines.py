@@ -9,8 +9,8 @@ from itertools import pairwise
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.names import field_label, metric_label, place_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import field_label, metric_label, place_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described, over_seeds
 from figures.style import MANY, percent

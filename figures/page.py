@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 
-from experiments.names import NAMED, is_share, metric_name
+from experiments.analysis.sheet import Sheet
+from experiments.analysis.study import Study
+from experiments.analysis.table import markdown
+from experiments.grids.names import NAMED, is_share, metric_name
 from experiments.registry import experiment
-from experiments.sheet import Sheet
-from experiments.study import Study
-from experiments.table import markdown
 from figures.base import Drawing, Measured, Plot
 from figures.kinds import KINDS
 from semcom.methods.registry import METHODS

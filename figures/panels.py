@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
-from experiments.names import place_label
+from experiments.grids.names import place_label
 from figures.base import Kind, Plot, Styles
 from figures.kinds import KINDS
 from figures.style import CHARACTER, MANY, WIDE, WIDTH, line_styles

@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from experiments.names import field_label, metric_label, value_label
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import field_label, metric_label, value_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described
 from figures.style import percent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.names import TEST, field_name, metric_name
-from experiments.sheet import intervals
-from experiments.study import Study
-from experiments.table import check_seeds_alone, means
+from experiments.analysis.sheet import intervals
+from experiments.analysis.study import Study
+from experiments.analysis.table import check_seeds_alone, means
+from experiments.grids.names import TEST, field_name, metric_name
 from figures.base import Plot
 from semcom.config import ConfigError
 from semcom.runs.accuracy import CURVES

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.analysis.study import Study, study
 from experiments.papers import PAPERS
 from experiments.registry import EXPERIMENTS, experiment
-from experiments.study import Study, study
 from figures.base import Drawing, Measured, Plot
 from figures.registry import drawing
 from semcom.config import ConfigError
@@ -60,7 +60,7 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     """Draw a figure of any study.
 
     Args:
-        folder: of a sweep, of a run, or one that holds folders of runs, or an archive, see `experiments.study.study`.
+        folder: of a sweep, of a run, of folders of runs, or an archive, see `experiments.analysis.study.study`.
         wanted: what is drawn.
         name: of the files (None: that of the kind).
         out: folder of the files (None: that of the study, or the one in which its archive lies).

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.class_groups import GROUPS
-from experiments.names import METHODS
-from experiments.stored import Stored
-from experiments.study import Study
-from experiments.table import means
-from experiments.words import number
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
+from experiments.grids.names import METHODS
+from experiments.grids.words import number
+from experiments.measures.class_groups import GROUPS
+from experiments.store.stored import Stored
 from figures import classes, embedding
 from figures.base import Drawing, Plot
 from figures.points import described

@@ -13,7 +13,7 @@ import matplotlib.style
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from experiments.names import is_share
+from experiments.grids.names import is_share
 
 
 @contextmanager

@@ -77,7 +77,7 @@ _LAZY = {
     "run": "semcom.runs.runner",
     "scalars": "semcom.runs.tracking",
     "silhouette": "semcom.runs.embedding",
-    "study": "experiments.study",  # which stands above semcom: it is imported when it is asked for, and not before
+    "study": "experiments.analysis.study",  # it stands above semcom: imported when it is asked for, and not before
 }
 """Exported name -> the module that is imported when it is first asked for."""
 

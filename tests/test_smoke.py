@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.names import is_share
+from experiments.grids.names import is_share
 from experiments.registry import EXPERIMENTS, experiment
-from experiments.results import read_table
-from experiments.sweep import sweep
+from experiments.store.results import read_table
+from experiments.sweeps.sweep import sweep
 from figures.kinds import KINDS
 from figures.registry import drawings_of
 from figures.render import render

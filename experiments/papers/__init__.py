@@ -53,7 +53,7 @@ METRICS = (
 
 PARTS = ("class_size", "class_rank", "new_client", "round")
 """Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), new clients, and
-parts of the training. `experiments.evidence` has the numbers of each."""
+parts of the training. `experiments.claims.evidence` has the numbers of each."""
 
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
 """How many of its comparisons a claim is about; all, if it does not say."""

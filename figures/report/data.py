@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import pairs
-from experiments.efficiency import COSTS
-from experiments.stored import Stored
-from experiments.study import Study
-from experiments.table import means
+from experiments.analysis import pairs
+from experiments.analysis.efficiency import COSTS
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
+from experiments.store.stored import Stored
 from figures.report.facts import sorted_values
 from figures.report.names import empty, heading, placed, shown
 from figures.report.subject import Subject

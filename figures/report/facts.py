@@ -7,11 +7,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from experiments.grid import TEST_SNR
-from experiments.repeat import changed
-from experiments.stored import Stored
-from experiments.study import Study
-from experiments.words import flag_name
+from experiments.analysis.study import Study
+from experiments.grids.grid import TEST_SNR
+from experiments.grids.words import flag_name
+from experiments.store.stored import Stored
+from experiments.sweeps.repeat import changed
 from figures.report.names import heading, listed, shown
 from figures.report.subject import Subject
 from semcom.files import SUMMARY

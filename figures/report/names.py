@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.names import FIELDS, place_label
-from experiments.repeat import here
-from experiments.words import number
+from experiments.grids.names import FIELDS, place_label
+from experiments.grids.words import number
+from experiments.sweeps.repeat import here
 
 
 class Names:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from experiments.study import Study
+from experiments.analysis.study import Study
 from figures.report.names import Names
 from semcom.config import RunConfig
 from semcom.files import CONFIG

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import repeat
-from experiments.comparison import Comparison, Comparisons
-from experiments.efficiency import cost_of
-from experiments.stored import Stored
-from experiments.study import Study
+from experiments.analysis.comparison import Comparison, Comparisons
+from experiments.analysis.efficiency import cost_of
+from experiments.analysis.study import Study
+from experiments.store.stored import Stored
+from experiments.sweeps import repeat
 from figures.report.names import Names, empty, heading, percent, shown
 from figures.report.subject import Subject
 from semcom.config import ConfigError

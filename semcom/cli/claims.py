@@ -32,7 +32,7 @@ class ClaimsFlags:
 
 def claims(words: list[str]) -> None:
     """Carry out `semcom claims`."""
-    from experiments.scorecard import page, scorecard
+    from experiments.claims.scorecard import page, scorecard
 
     wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
     frame = scorecard(at_home(wanted.results), wanted.paper)
@@ -79,7 +79,7 @@ def _claim(row: dict[str, Any]) -> str:
 
 def _ours(row: dict[str, Any]) -> str:
     """Return the comparison that is the least favourable to a claim, and how many there are."""
-    from experiments.names import decimals
+    from experiments.grids.names import decimals
 
     if not row["seeds"]:
         return ""

@@ -197,7 +197,7 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 def _experiments() -> str:
     """Return title, paper item, size of each scale and stored results of all experiments."""
-    from experiments.evidence import committed
+    from experiments.claims.evidence import committed
 
     registry, lines = registry_of("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2

@@ -195,11 +195,11 @@ def _from_here(path: Path) -> Path:
 
 def sweep(words: list[str]) -> None:
     """Carry out `semcom sweep [EXPERIMENT]`."""
-    from experiments.parallel import check_workers
-    from experiments.plan import planned
     from experiments.registry import experiment
-    from experiments.request import asked
-    from experiments.shard import read_shard
+    from experiments.store.shard import read_shard
+    from experiments.sweeps.parallel import check_workers
+    from experiments.sweeps.plan import planned
+    from experiments.sweeps.request import asked
     from figures.registry import drawings_for
     from semcom.cli import flags, grids
     from semcom.runs.plugins import load_plugins
@@ -224,14 +224,14 @@ def sweep(words: list[str]) -> None:
 
 def _dry_run(plan: Any, shard: Any, wanted: SweepFlags) -> None:
     """Print the runs of a planned sweep and what they will take."""
-    from experiments.estimate import dry_run
+    from experiments.sweeps.estimate import dry_run
 
     print(dry_run(plan, shard, wanted.jobs or 1, wanted.reuse))
 
 
 def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
-    from experiments.sweep import execute
+    from experiments.sweeps.sweep import execute
 
     names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
     table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})

@@ -102,7 +102,7 @@ def plot(words: list[str]) -> None:
 def table(words: list[str]) -> None:
     """Carry out `semcom table FOLDER`."""
     (folder,), wanted = read_words(words, ("FOLDER",), TableFlags(), "semcom table")
-    from experiments.sheet import sheet
+    from experiments.analysis.sheet import sheet
 
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
     found = sheet(

@@ -45,8 +45,8 @@ class ShowFlags:
 
 def show(words: list[str]) -> None:
     """Carry out `semcom show FOLDER`."""
-    from experiments.failures import report
-    from experiments.overview import overview
+    from experiments.analysis.overview import overview
+    from experiments.store.failures import report
 
     (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
     found = overview(folder)
@@ -111,7 +111,7 @@ def _is_run(found: Any) -> bool:
 
 def _head(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from experiments.words import flag_name, spelled
+    from experiments.grids.words import flag_name, spelled
 
     fields = [f"{flag_name(name)}={spelled(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
@@ -129,8 +129,8 @@ def _head(found: Any) -> dict[str, str]:
 
 def _head_of_run(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a run."""
-    from experiments.overview import setting
-    from experiments.words import spelled_set
+    from experiments.analysis.overview import setting
+    from experiments.grids.words import spelled_set
 
     (course,) = found.courses
     fields = [spelled_set(name, value) for name, value in setting(course.run).items()]

@@ -510,7 +510,9 @@ def test_sweep_draws_the_figure_of_its_table(
 
     calls: list[Any] = []
     table = Path("results/results.parquet")
-    monkeypatch.setattr("experiments.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table)
+    monkeypatch.setattr(
+        "experiments.sweeps.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table
+    )
     monkeypatch.setattr(figures, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0

@@ -13,7 +13,7 @@ import pytest
 
 import semcom
 from channels import LINKS
-from experiments.parallel import carry_out
+from experiments.sweeps.parallel import carry_out
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.sheet import sheet
+from experiments.analysis.sheet import sheet
 from figures import Plot
 from figures.kinds import KINDS
 from semcom.cli import main as cli

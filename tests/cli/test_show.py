@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from experiments.overview import overview, setting
+from experiments.analysis.overview import overview, setting
 from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.cost import work
+from experiments.grids.cost import work
 from semcom.cli import flags
 from semcom.config import (
     COMMON,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.sweep import sweep
+from experiments.sweeps.sweep import sweep
 
 STUDY = {
     "methods": ("fedavg",),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments import papers
-from experiments.claims import Claim, Comparison, comparisons
+from experiments.claims.claim import Claim, Comparison, comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import archive
-from experiments.archive import pack
+from experiments.store import archive
+from experiments.store.archive import pack
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, run_hash, to_dict
 from semcom.files import ARRAYS, CONFIG, SWEEP

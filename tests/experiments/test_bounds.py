@@ -14,11 +14,23 @@ import torch
 from torch import Tensor
 
 import semcom
-from experiments import bounds, sweep
-from experiments.bounds_report import report
-from experiments.bounds_round import measure, theorem_of
-from experiments.landscape import Call, Landscape, aside, bends, distance, flat, next_training, slopes, steps, trainings
-from experiments.theorems import FedCLBound, FedCoSRBound, entropy, guarantee, least_information, local
+from experiments import bounds
+from experiments.measures.bounds_report import report
+from experiments.measures.bounds_round import measure, theorem_of
+from experiments.measures.landscape import (
+    Call,
+    Landscape,
+    aside,
+    bends,
+    distance,
+    flat,
+    next_training,
+    slopes,
+    steps,
+    trainings,
+)
+from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy, guarantee, least_information, local
+from experiments.sweeps import sweep
 from figures import render
 from figures.base import Plot
 from figures.bounds import BOUNDS, ticks

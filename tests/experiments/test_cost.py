@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from experiments.base import Experiment, Grid
-from experiments.cost import PUBLISHED, client_size, samples, work
+from experiments.grids.cost import PUBLISHED, client_size, samples, work
 from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.data.load import load
 from semcom.data.noisy import Noisy

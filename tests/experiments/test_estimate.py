@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import estimate
-from experiments.estimate import Pace, dry_run, measured
-from experiments.plan import planned
-from experiments.request import asked
-from experiments.shard import Shard
-from experiments.sweep import sweep
-from experiments.words import duration
+from experiments.grids.words import duration
+from experiments.store.shard import Shard
+from experiments.sweeps import estimate
+from experiments.sweeps.estimate import Pace, dry_run, measured
+from experiments.sweeps.plan import planned
+from experiments.sweeps.request import asked
+from experiments.sweeps.sweep import sweep
 from semcom.config import ModelConfig, RunConfig, TrainConfig
 from semcom.runs.resolve import resolve
 from tests.worlds import divided

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from experiments.base import SCALES, Experiment, Grid
-from experiments.fields import field_of, set_fields
+from experiments.grids.fields import field_of, set_fields
 from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check

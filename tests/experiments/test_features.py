@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.features import power
+from experiments.measures.features import power
 from semcom.runs.result import Features
 
 

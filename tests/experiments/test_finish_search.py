@@ -10,7 +10,7 @@ import pytest
 
 from experiments import finish_search
 from experiments.finish_search import CANDIDATES, chosen, scores, search
-from experiments.results import configuration, row, table
+from experiments.store.results import configuration, row, table
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder import read_summary
 from tests import worlds

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments.analysis.table import aggregate, markdown_table, text_table
 from experiments.base import Experiment, Grid, Variant
-from experiments.fields import field_of
+from experiments.grids.fields import field_of
 from experiments.registry import experiment
-from experiments.table import aggregate, markdown_table, text_table
 from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.runs.resolve import resolve
 

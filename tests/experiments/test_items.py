@@ -15,19 +15,19 @@ from torch import nn
 
 import semcom
 from experiments import fedcosr, fedcrc, fedcrl, overhead, papers, wireless
+from experiments.analysis.curves import speed, within
+from experiments.analysis.study import study
 from experiments.arms import ALL
 from experiments.base import Grid
-from experiments.claims import Claim, comparisons
-from experiments.curves import speed, within
-from experiments.evidence import Evidence, number_of
-from experiments.fields import set_fields
-from experiments.names import METHODS
+from experiments.claims.claim import Claim, comparisons
+from experiments.claims.evidence import Evidence, number_of
+from experiments.claims.scorecard import scorecard
+from experiments.grids.fields import set_fields
+from experiments.grids.names import METHODS
+from experiments.grids.words import plain_text
 from experiments.registry import EXPERIMENTS, experiment
-from experiments.results import fields
-from experiments.scorecard import scorecard
-from experiments.stored import Stored
-from experiments.study import study
-from experiments.words import plain_text
+from experiments.store.results import fields
+from experiments.store.stored import Stored
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
 from tests.experiments.studies import config, line, scored, simple, write
@@ -250,7 +250,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
 def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from semcom.cli.listing import overview
 
-    monkeypatch.setattr("experiments.evidence.COMMITTED", tmp_path)
+    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "letter-fig2b-small.zip").touch()
     (tmp_path / "letter-fig2b-once-paper.zip").touch()
@@ -265,7 +265,7 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
 
 def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
     """Looked at once for all methods and seeds: here run by run."""
-    from experiments.cost import samples
+    from experiments.grids.cost import samples
 
     for item in ("fedcosr-table2", "letter-fig3b", "repper-table1"):
         found = experiment(item)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.results import read_table
+from experiments.store.results import read_table
 from semcom.files import METRICS, SUMMARY
 from semcom.runs.folder import CHECKPOINT, read_summary
 

@@ -10,9 +10,9 @@ import pytest
 
 import semcom
 from experiments import letter_lead as lead
-from experiments.archive import stored_table
-from experiments.evidence import COMMITTED
+from experiments.claims.evidence import COMMITTED
 from experiments.letter_lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
+from experiments.store.archive import stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 

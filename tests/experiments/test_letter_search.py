@@ -7,11 +7,11 @@ import pytest
 
 from experiments import fedcl_letter as letter
 from experiments import letter_search as search
-from experiments.archive import stored_table
 from experiments.base import Experiment
-from experiments.evidence import COMMITTED
+from experiments.claims.evidence import COMMITTED
 from experiments.letter_lead import LETTER_LEAD
 from experiments.letter_regime import LETTER_REGIME
+from experiments.store.archive import stored_table
 from semcom.config import ConfigError
 
 TIMES = {

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments import failures
-from experiments.cost import work
-from experiments.display import Snapshot, shown
-from experiments.failures import Failure, report
-from experiments.following import Following, Running
-from experiments.forecast import Forecast
-from experiments.labels import labels
-from experiments.plan import planned
-from experiments.progress import SweepProgress
-from experiments.request import asked
-from experiments.sweep import sweep
+from experiments.grids.cost import work
+from experiments.store import failures
+from experiments.store.failures import Failure, report
+from experiments.store.labels import labels
+from experiments.sweeps.display import Snapshot, shown
+from experiments.sweeps.following import Following, Running
+from experiments.sweeps.forecast import Forecast
+from experiments.sweeps.plan import planned
+from experiments.sweeps.progress import SweepProgress
+from experiments.sweeps.request import asked
+from experiments.sweeps.sweep import sweep
 from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_hash
 from semcom.files import METRICS
 from semcom.runs.folder import read_config, write_config
@@ -121,7 +121,7 @@ def test_metrics_that_are_written_anew_are_read_anew(runs: Runs) -> None:
 
 def test_folders_far_behind_are_not_looked_at(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     following, asked_for = Following(runs, jobs=1), []
-    monkeypatch.setattr("experiments.following.run_folder", lambda c: asked_for.append(c) or Path(str(c.out)))
+    monkeypatch.setattr("experiments.sweeps.following.run_folder", lambda c: asked_for.append(c) or Path(str(c.out)))
     following.look(runs, 1.0)
     assert asked_for == [next(iter(runs.values()))]
 

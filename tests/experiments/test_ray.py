@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import semcom
-from experiments import cluster as on_ray
-from experiments.plan import planned
-from experiments.progress import SweepProgress
-from experiments.request import asked
-from experiments.results import read_table
-from experiments.sweep import check_data, sweep
+from experiments.store.results import read_table
+from experiments.sweeps import cluster as on_ray
+from experiments.sweeps.plan import planned
+from experiments.sweeps.progress import SweepProgress
+from experiments.sweeps.request import asked
+from experiments.sweeps.sweep import check_data, sweep
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError, to_dict
 from semcom.files import METRICS, SUMMARY
@@ -36,7 +36,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'semcom[ray
 pytestmark = pytest.mark.slow
 
 Run = Callable[[RunConfig], None]
-REAL = {"semcom.resolve": semcom.resolve, "experiments.sweep.check_data": check_data}
+REAL = {"semcom.resolve": semcom.resolve, "experiments.sweeps.sweep.check_data": check_data}
 """What the stand-ins of conftest.py take the place of."""
 CLOCKS = ("seconds", "samples_per_second", "commit")
 PLUGIN = """

@@ -10,7 +10,7 @@ import pytest
 
 import semcom
 from channels import LINKS
-from experiments.repeat import changed, command
+from experiments.sweeps.repeat import changed, command
 from semcom.cli import flags
 from semcom.config import (
     ChannelConfig,

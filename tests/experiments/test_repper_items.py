@@ -14,15 +14,16 @@ import pytest
 import torch
 
 import semcom
-from experiments import class_groups, gradients, papers, repper
-from experiments.curves import roughness
-from experiments.evidence import number_of
-from experiments.fields import set_fields
+from experiments import papers, repper
+from experiments.analysis.curves import roughness
+from experiments.analysis.study import study
+from experiments.claims.evidence import number_of
+from experiments.claims.scorecard import scorecard
+from experiments.grids.fields import set_fields
+from experiments.grids.words import number
+from experiments.measures import class_groups, gradients
 from experiments.registry import EXPERIMENTS, experiment
-from experiments.results import fields
-from experiments.scorecard import scorecard
-from experiments.study import study
-from experiments.words import number
+from experiments.store.results import fields
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.random import keyed
 from semcom.files import CONFIG, SWEEP

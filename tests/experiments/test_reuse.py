@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.archive import pack
 from experiments.demo import DEMO
-from experiments.estimate import dry_run
-from experiments.outcome import TRAINING
-from experiments.plan import planned
 from experiments.registry import EXPERIMENTS
-from experiments.request import asked
-from experiments.results import read_table
-from experiments.reuse import take
-from experiments.stored import stored_runs
-from experiments.sweep import sweep
+from experiments.store.archive import pack
+from experiments.store.outcome import TRAINING
+from experiments.store.results import read_table
+from experiments.store.stored import stored_runs
+from experiments.sweeps.estimate import dry_run
+from experiments.sweeps.plan import planned
+from experiments.sweeps.request import asked
+from experiments.sweeps.reuse import take
+from experiments.sweeps.sweep import sweep
 from semcom.config import ConfigError, RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, write_atomically
 from semcom.runs.arrays import write_arrays

@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments import scorecard as card
-from experiments.archive import pack
-from experiments.claims import Comparison
-from experiments.evidence import command, evidence
-from experiments.fields import set_fields
-from experiments.scorecard import decide, judge, scorecard, seeds_needed
-from experiments.study import study
+from experiments.analysis.study import study
+from experiments.claims import scorecard as card
+from experiments.claims.claim import Comparison
+from experiments.claims.evidence import command, evidence
+from experiments.claims.scorecard import decide, judge, scorecard, seeds_needed
+from experiments.grids.fields import set_fields
+from experiments.store.archive import pack
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig
 from tests.experiments.studies import config, line, scored, simple, write
@@ -24,7 +24,7 @@ from tests.experiments.studies import config, line, scored, simple, write
 @pytest.fixture(autouse=True)
 def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that come with the package are no evidence here."""
-    monkeypatch.setattr("experiments.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
+    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
 
 
 def compared(*values: float, **fields: object) -> Comparison:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from experiments.owner import at_work
-from experiments.plan import planned
-from experiments.request import asked
-from experiments.results import read_table
-from experiments.shard import Shard, read_shard
-from experiments.sweep import sweep
+from experiments.store.owner import at_work
+from experiments.store.results import read_table
+from experiments.store.shard import Shard, read_shard
+from experiments.sweeps.plan import planned
+from experiments.sweeps.request import asked
+from experiments.sweeps.sweep import sweep
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
@@ -195,7 +195,7 @@ def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_ru
 
 
 def test_a_shard_waits_for_a_whole_sweep_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.owner.PATIENCE_S", 0.1)
+    monkeypatch.setattr("experiments.store.owner.PATIENCE_S", 0.1)
     with (
         at_work(tmp_path, None, lambda others: None),
         pytest.raises(ConfigError, match="^out: process .* is at work in"),

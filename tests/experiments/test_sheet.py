@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.sheet import Sheet, sheet
-from experiments.study import Study
+from experiments.analysis.sheet import Sheet, sheet
+from experiments.analysis.study import Study
 from semcom.config import ConfigError
 from tests.experiments.studies import config, simple
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import statistics
-from experiments.statistics import holm, over_clients, t_interval, two_level
+from experiments.analysis import statistics
+from experiments.analysis.statistics import holm, over_clients, t_interval, two_level
 
 PAGE = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
 CLIENTS = 20

@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.comparison import Comparison
-from experiments.frames import TABLES
+from experiments.analysis.comparison import Comparison
+from experiments.analysis.frames import TABLES
 from semcom.cli import main as cli
 
 PAGE = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import results
-from experiments.comparison import Comparison
-from experiments.stored import stored_runs
-from experiments.study import Study
+from experiments.analysis.comparison import Comparison
+from experiments.analysis.study import Study
+from experiments.store import results
+from experiments.store.stored import stored_runs
 from semcom.config import ChannelConfig, ConfigError, run_hash
 from semcom.runs.accuracy import LAST
 from tests.experiments.studies import TRAFFIC, begin, config, keep, line, scored, simple, write

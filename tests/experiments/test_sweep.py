@@ -21,16 +21,16 @@ import psutil
 import pytest
 
 import semcom
-from experiments import parallel
 from experiments.base import Experiment, Grid
-from experiments.cost import work
-from experiments.fields import set_fields
-from experiments.parallel import carry_out
-from experiments.plan import planned
+from experiments.grids.cost import work
+from experiments.grids.fields import set_fields
 from experiments.registry import EXPERIMENTS, experiment
-from experiments.request import asked
-from experiments.results import read_table
-from experiments.sweep import check_data, sweep
+from experiments.store.results import read_table
+from experiments.sweeps import parallel
+from experiments.sweeps.parallel import carry_out
+from experiments.sweeps.plan import planned
+from experiments.sweeps.request import asked
+from experiments.sweeps.sweep import check_data, sweep
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
@@ -309,7 +309,7 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
 def test_data_that_cannot_be_had_stops_before_any_run(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], message: str
 ) -> None:
-    monkeypatch.setattr("experiments.sweep.check_data", check_data)  # the real one
+    monkeypatch.setattr("experiments.sweeps.sweep.check_data", check_data)  # the real one
     with pytest.raises(ConfigError, match=message):
         sweep("demo", out=tmp_path / "r", train=fake_run, set=overrides)
     assert not (tmp_path / "r").exists()
@@ -452,7 +452,7 @@ def test_more_processes_than_runs_are_not_started(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr("experiments.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
+    monkeypatch.setattr("experiments.sweeps.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
     sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
     assert given == [9]
     monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
@@ -495,7 +495,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing(
             def full(folder: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("experiments.attempt.probe", full)
+            monkeypatch.setattr("experiments.sweeps.attempt.probe", full)
             raise RunError("round 3: checkpoint.pt: No space left on device")
         fake_run(config)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.results import configuration, flatten, read_table, table, write_table
-from experiments.table import aggregate, markdown_table, text_table
+from experiments.analysis.table import aggregate, markdown_table, text_table
+from experiments.store.results import configuration, flatten, read_table, table, write_table
 from semcom.config import ConfigError
 
 AXIS = "channel.snr_db"

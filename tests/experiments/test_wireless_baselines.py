@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import semcom
-from experiments import sweep, wireless_baselines
-from experiments.image_curve import Point, image_curves
-from experiments.results import read_table
+from experiments import wireless_baselines
+from experiments.measures.image_curve import Point, image_curves
+from experiments.store.results import read_table
+from experiments.sweeps import sweep
 from figures import baselines, render
 from figures.panels import drawn
 from figures.style import ieee

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.base import Experiment, Grid, Variant
-from experiments.request import Request, altered, asked, command
-from experiments.words import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
+from experiments.grids.words import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
+from experiments.sweeps.request import Request, altered, asked, command
 from semcom.config import ConfigError, PartitionConfig, RunConfig
 
 

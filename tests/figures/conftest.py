@@ -11,8 +11,8 @@ import pytest
 
 import semcom
 from experiments.registry import experiment
-from experiments.request import altered, asked
-from experiments.results import TABLE, row, table, write_table
+from experiments.store.results import TABLE, row, table, write_table
+from experiments.sweeps.request import altered, asked
 from semcom.config import run_hash
 from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture, used by each test
 from tests.experiments.studies import begin, simple

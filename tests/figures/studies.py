@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import semcom
-from experiments.study import Study
+from experiments.analysis.study import Study
 from semcom.config import run_hash
 from semcom.runs.arrays import write_arrays
 from tests.experiments.studies import TRAFFIC, config, line, scored, write

@@ -13,8 +13,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import semcom
-from experiments.study import Study
-from experiments.table import means
+from experiments.analysis.study import Study
+from experiments.analysis.table import means
 from figures import Plot, style
 from figures.kinds import KINDS, named_empty, settled
 from figures.panels import drawn

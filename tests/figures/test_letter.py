@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import semcom
+from experiments.analysis.sheet import Sheet
 from experiments.letter_lead import BASE
-from experiments.sheet import Sheet
 from figures import style
 from figures.letter import LETTER_LEAD, leads, stated
 from figures.panels import drawn

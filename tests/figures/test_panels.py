@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from experiments.names import METHODS
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.grids.names import METHODS
 from figures import Plot, style
 from figures.kinds import KINDS, named_empty, settled
 from figures.panels import drawn, gap, note

@@ -18,9 +18,9 @@ import pytest
 from matplotlib.image import imread
 
 from channels.registry import registering
-from experiments.archive import pack
+from experiments.analysis.study import study
 from experiments.registry import EXPERIMENTS
-from experiments.study import study
+from experiments.store.archive import pack
 from figures import Plot, render, style
 from figures import plot as semcom_plot
 from figures.base import Drawing

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import semcom
-from experiments.archive import pack
-from experiments.study import Study
+from experiments.analysis.study import Study
+from experiments.store.archive import pack
 from figures.report import data, report, tables
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash

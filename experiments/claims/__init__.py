@@ -1,0 +1,1 @@
+"""What the papers claim, held against numbers: their own and those of our runs."""

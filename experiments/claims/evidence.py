@@ -1,0 +1,252 @@
+"""The numbers of finished studies, as a source that claims can be held against."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments import papers
+from experiments.analysis.curves import SPANS, roughness, speed, within
+from experiments.analysis.pairs import value_of
+from experiments.analysis.selection import comparable
+from experiments.analysis.study import Study, study
+from experiments.base import Experiment
+from experiments.grids.names import is_share
+from experiments.grids.words import plain_text
+from experiments.measures.class_groups import GROUPS
+from experiments.registry import EXPERIMENTS, experiment
+from experiments.store.results import flatten
+from experiments.store.stored import Stored
+from semcom.config import ConfigError
+
+LOG = logging.getLogger(__name__)
+COMMITTED = Path(__file__).parents[1] / "results"
+"""Where the archives of studies lie that come with the package."""
+SCALES = ("paper", "small")
+"""Scales whose results are evidence, the better first; a smoke test is none."""
+PERCENT = ("accuracy", "accuracy_std", "worst10")
+"""Metrics of a view that are parts of 1."""
+OWN_NUMBERS = ("predictor_distance", "floats_formula")
+"""Numbers that experiments leave in summaries under the names of their metrics."""
+Part = tuple[str, str]
+"""One of `papers.PARTS` and its value."""
+Key = tuple[str, tuple[Any, ...], Part | None]
+"""Item, the values of its study's axes, and the part of its runs (None: whole runs)."""
+
+
+class Evidence:
+    """The studies of one or several items as a `claims.Source`.
+
+    Attributes:
+        places: point -> its fields.
+        scales: the scales of the studies.
+        dashes: False: a method without numbers has not been run.
+        stands: field -> what of it stands for the paper's values at these scales, in words.
+    """
+
+    dashes = False
+
+    def __init__(self, studies: Mapping[str, tuple[str, Study]]) -> None:
+        self._studies = studies  # which hold what archives have been unpacked into
+        self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
+        self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
+        self.stands: dict[str, str] = {}
+        self._runs: dict[Key, list[Stored]] = {}
+        for item, (scale, each) in studies.items():
+            reduced = _reduced(item, scale)
+            self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
+            for point, of in _points(item, scale, each).items():
+                self._add(item, point, of, reduced)
+
+    def _add(
+        self, item: str, point: tuple[Any, ...], runs: list[Stored], reduced: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """Add the runs of a point, as a whole and part by part."""
+        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
+        for part in (None, *dict.fromkeys(part for run in runs for part in _parts(run))):
+            key = (item, point, part)
+            self._runs[key] = runs
+            self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
+
+    def value(self, method: str, key: Key, metric: str) -> pd.Series:
+        """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
+        if method == "averaged":
+            there = {run.variant for run in self._runs[key]}
+            if set(_declared(key[0])) - there:  # of all methods, or it is another average
+                return pd.Series(dtype=float)
+            each = [self.value(name, key, metric) for name in sorted(there)]
+            return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
+        view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
+        found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
+        return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
+
+    def _of(self, name: str, key: Key) -> list[Stored]:
+        """Return the runs of a variant, or of what a name of the papers stands for."""
+        named = [run for run in self._runs[key] if run.variant == name]
+        if named or name not in papers.OWN:
+            return named
+        method, settings = papers.OWN[name]
+        wanted = {field: value for field, value in settings.items() if field != "view"}
+        plain = {field: comparable(value) for field, value in wanted.items()}
+        return [
+            run
+            for run in self._runs[key]
+            if run.fields.get("method") == method
+            and (plain or run.variant == method)
+            and all(comparable(run.fields.get(field)) == value for field, value in plain.items())
+        ]
+
+
+def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
+    """Return the finished runs of a study by the values of its axes.
+
+    The axes are those that the experiment declares. Fields that differ because some variants have settings of their own
+    are none: the methods would not meet at any point. They are, where a study has been extended by fields of its own.
+    """
+    done = [run for run in found.stored if run.status == "done"]
+    known = _experiment(item)
+    declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
+    axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
+    seen = [(run.variant, run.fields.get("seed"), *(repr(run.fields.get(name)) for name in axes)) for run in done]
+    axes = axes if len(set(seen)) == len(seen) else list(found.axes)
+    points: dict[tuple[Any, ...], list[Stored]] = {}
+    for run in done:
+        points.setdefault(tuple(run.fields.get(name) for name in axes), []).append(run)
+    return points
+
+
+def _experiment(item: str) -> Experiment | None:
+    """Return the experiment of a name; None where there is no such."""
+    return experiment(item) if item in EXPERIMENTS.names() else None
+
+
+def _declared(item: str) -> list[str]:
+    """Return the names of an experiment's variants; none where there is no such experiment."""
+    known = _experiment(item)
+    return [variant.name for variant in known.compared()] if known else []
+
+
+def _common(runs: Sequence[Stored]) -> dict[str, str]:
+    """Return the fields that all runs of a point share, as claims spell their values."""
+    first = runs[0].fields
+    shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
+    return {name: plain_text(value) for name, value in shared.items()}
+
+
+def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
+    """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
+    known = _experiment(item)
+    found = known.reduced.get(scale, {}) if known else {}
+    return {name: {plain_text(k): plain_text(v) for k, v in values.items()} for name, values in found.items()}
+
+
+def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
+    """Return what stands for what at a scale, such as "at small train.local_epochs 5 stands for 10, 10 for 20"."""
+    first, *others = values.items()
+    return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
+
+
+def _parts(run: Stored) -> Iterator[Part]:
+    """Yield the parts of a run of which its summary has numbers."""
+    summary = run.summary or {}
+    for group in GROUPS:
+        if group in summary.get("groups", {}):
+            yield "class_size", group
+            yield "class_rank", group
+    for i in range(len(summary.get("new_clients", {}).get("head", {}).get("clients", []))):
+        yield "new_client", str(i)
+    for span in SPANS:
+        yield "round", span
+
+
+def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+    """Return a number of a run, or of a part of it; None where it has no such.
+
+    Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
+    is, or with heads of their own where its classes are others.
+    """
+    if part is not None:
+        return _of_part(run, view, metric, *part)
+    summary, headline = run.summary or {}, view or run.headline
+    joined = summary.get("new_clients", {})
+    found: float | None
+    if metric == "accuracy" and joined:
+        found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
+    elif metric in PERCENT:
+        found = 100 * value_of(run, view, metric)
+    elif metric == "roughness":
+        found = roughness(run.lines(), headline)
+    elif metric == "speed":
+        found = speed(run.lines(), headline, value_of(run, view, "accuracy"), int(summary["rounds"]))
+    elif metric == "floats":
+        ways = summary.get("traffic", {}).values()
+        found = sum(counts["floats"] for counts in ways) if ways else None
+    else:
+        found = flatten({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
+        if found is not None and is_share(f"clusters.{metric}"):
+            found = 100 * float(found)
+    return None if found is None else float(found)
+
+
+def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+    """Return a number of a part of a run.
+
+    That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
+    the mean accuracy of a part of the training.
+    """
+    summary = run.summary or {}
+    if field == "round":
+        lines, rounds = run.lines(), int(summary["rounds"])
+        return within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
+    if field == "new_client":
+        each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
+        return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None
+    share = metric in ("accuracy", "class_accuracy")
+    found = summary.get("groups", {}).get(part, {}).get("accuracy" if share else metric)
+    return None if found is None else (100 if share else 1) * float(found)
+
+
+def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
+    """Return the results of items, all of one scale, the one at which most have any; None where none has.
+
+    Results that cannot be read are passed over, with a warning.
+
+    Args:
+        items: names of experiments.
+        folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
+    """
+    at_scale = {scale: {item: s for item in items if (s := _stored(item, scale, folder))} for scale in SCALES}
+    scale = max(SCALES, key=lambda name: len(at_scale[name]))  # the better one of those with as many
+    return Evidence({item: (scale, found) for item, found in at_scale[scale].items()}) if at_scale[scale] else None
+
+
+def _stored(item: str, scale: str, folder: Path) -> Study | None:
+    """Return the first study of an item at a scale with a run that is done; None where there is none."""
+    for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
+        try:
+            found = study(path) if path.exists() else None
+        except ConfigError as error:
+            LOG.warning("%s", error)
+            continue
+        if found is not None and any(run.status == "done" for run in found.stored):
+            return found
+    return None
+
+
+def committed(item: str) -> list[str]:
+    """Return the scales at which results of an experiment come with the package."""
+    return [scale for scale in experiment(item).offered() if (COMMITTED / f"{item}-{scale}.zip").is_file()]
+
+
+def command(item: str) -> str | None:
+    """Return the command that makes the results of an item; None where no experiment has its name."""
+    known = _experiment(item)
+    if known is None:
+        return None
+    scales = known.offered()
+    scale = next((name for name in reversed(SCALES) if name in scales), scales[-1])
+    return f"semcom sweep {item} --scale {scale}"
