@@ -1,8 +1,8 @@
 """Intervals for differences between paired runs, and Holm's correction. Numbers alone; nothing is known of runs here.
 
 S: number of seeds, K: number of clients. Differences are those of one method to another, of the same seed and client.
-What each interval covers in simulated studies is in docs/studies.md, and tests/experiments/test_statistics.py measures
-it.
+What each interval covers in simulated studies is in docs/studies.md; tests/experiments/analysis/test_statistics.py
+measures it.
 """
 
 from __future__ import annotations

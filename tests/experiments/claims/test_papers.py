@@ -15,7 +15,7 @@ import pytest
 from channels.registry import Registry
 from experiments import papers
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
-from tests.experiments.recompute import Cell, Tables, contradictions
+from tests.experiments.claims.recompute import Cell, Tables, contradictions
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}
 FRAMES = {paper: papers.table(paper) for paper in papers.PAPERS}

@@ -1,4 +1,4 @@
-"""A study that is killed again and again: `python -m tests.experiments.kills FOLDER NUMBER`.
+"""A study that is killed again and again: `python -m tests.experiments.sweeps.kills FOLDER NUMBER`.
 
 First it is carried out undisturbed, in FOLDER/whole. Then each attempt is a forked process, so that nothing is imported
 anew, and gets SIGKILL at a random moment, until NUMBER of them were killed. One in ten has two workers, which are

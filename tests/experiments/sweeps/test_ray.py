@@ -28,7 +28,7 @@ from semcom.files import METRICS, SUMMARY
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import BusyError, read_summary
 from semcom.runs.stop import STATUS
-from tests.experiments.clusters import OPEN, Cluster, Node, cluster
+from tests.experiments.sweeps.clusters import OPEN, Cluster, Node, cluster
 from tests.processes import gone
 
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # as `cluster` sets it before it imports Ray

@@ -40,8 +40,8 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 def test_every_result_of_a_study_that_is_killed_ten_times_is_there_once(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.experiments.kills", str(tmp_path / "study"), "10"]
-    environment, root = {**os.environ, "OMP_NUM_THREADS": "1"}, Path(__file__).parents[2]
+    words = [sys.executable, "-m", "tests.experiments.sweeps.kills", str(tmp_path / "study"), "10"]
+    environment, root = {**os.environ, "OMP_NUM_THREADS": "1"}, Path(__file__).parents[3]
     done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=root)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

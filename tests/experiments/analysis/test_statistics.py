@@ -16,7 +16,7 @@ import pytest
 from experiments.analysis import statistics
 from experiments.analysis.statistics import holm, over_clients, t_interval, two_level
 
-PAGE = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
 CLIENTS = 20
 TRUTH = 0.02
 

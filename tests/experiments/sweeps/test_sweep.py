@@ -39,7 +39,7 @@ from semcom.runs.checkpoint import load
 from semcom.runs.folder import write_summary
 from semcom.runs.resolve import resolve
 from semcom.runs.stop import STATUS
-from tests.experiments import stops
+from tests.experiments.sweeps import stops
 
 Run = Callable[[RunConfig], None]
 

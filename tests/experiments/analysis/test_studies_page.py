@@ -18,7 +18,7 @@ from experiments.analysis.comparison import Comparison
 from experiments.analysis.frames import TABLES
 from semcom.cli import main as cli
 
-PAGE = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
 SKIP = "<!-- not run by the tests -->\n"
 BLOCKS = re.findall(rf"(?<!{SKIP})^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ENCODER = ["--model.encoder", "dcgan-narrow", "--device", "cpu"]

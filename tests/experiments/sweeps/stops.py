@@ -1,4 +1,6 @@
-"""Sweeps and runs that get SIGTERM at random moments: `python -m tests.experiments.stops FOLDER NUMBER [KIND ...]`.
+"""Sweeps and runs that get SIGTERM at random moments.
+
+    python -m tests.experiments.sweeps.stops FOLDER NUMBER [KIND ...]
 
 KIND: train, two (processes) or sweep. Each is started anew until it ends by itself; then its results have to be those
 of one that nobody stopped. Prints a line of JSON per kind; any other end than the documented one is an error.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OPEN = {"RAY_AUTH_MODE": "disabled"}
 """Of the nodes and of who connects to them: otherwise Ray asks for a token where it has once left one."""
 ENVIRONMENT = {**OPEN, "OMP_NUM_THREADS": "7", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
