@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.analysis.study import Study, study
+from experiments.grids.names import TEST
 from experiments.papers import PAPERS
 from experiments.registry import EXPERIMENTS, experiment
 from figures.base import Drawing, Measured, Plot
@@ -95,6 +96,8 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS[str(request.kind)]
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
     text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
+    if TEST not in request.fields and (tested := part.tested(request.y)):
+        text += f" Tested {tested}."
     with style.ieee():
         figure = drawn(numbers, request)
         if chosen.finish is not None:

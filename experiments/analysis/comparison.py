@@ -22,6 +22,7 @@ class Comparison:
         second: the other one.
         point: varied field -> its value.
         metric: number of a view, or of a run, that is compared.
+        tested: at which of several test SNRs the number is, in words; nothing where there is one.
         seeds: those that both variants have finished.
         clients: K; 0 where the metric is not one of single clients.
         mean_first: mean over seeds; of accuracies a fraction of 1.
@@ -44,6 +45,7 @@ class Comparison:
     second: str
     point: Mapping[str, Any]
     metric: str
+    tested: str
     seeds: tuple[int, ...]
     clients: int
     mean_first: float
@@ -110,10 +112,11 @@ class Comparison:
         return count + one
 
     def _where(self) -> str:
-        """Return the point, and the seed if it is one alone, as the beginning of a sentence; nothing for neither."""
+        """Return the point, and the test SNR and the seed where one stands for many, as the beginning of a sentence."""
         words = [place_label(name, value) for name, value in self.point.items()]
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
-        return (f"at {', '.join(words)}, " if words else "") + seed
+        tested = f"tested {self.tested}, " if self.tested else ""
+        return (f"at {', '.join(words)}, " if words else "") + tested + seed
 
     def _number(self, value: float) -> str:
         share = is_share(self.metric)

@@ -101,7 +101,7 @@ class Overview:
         points: dict[str, list[Mapping[str, Any]]] = {}
         for run in (course.run for course in self.courses if course.run.summary):
             name = label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
-            points.setdefault(name, []).append(_air(run.summary or {}))
+            points.setdefault(name, []).append(_air(run))
         return {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
 
 
@@ -146,9 +146,12 @@ def _course(run: Stored, name: str, swept: bool) -> Course:
     return Course(run, name, state, done, None if rounds is None else int(rounds), views)
 
 
-def _air(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the measured SNRs of a run in dB, and its traffic."""
-    snr = summary.get("snr_received_db", {})
+def _air(run: Stored) -> dict[str, float | None]:
+    """Return the measured SNRs of a run in dB, and its traffic. Several tests have no one SNR."""
+    summary = run.summary or {}
+    snr = dict(summary.get("snr_received_db", {}))
+    if len(run.tests) > 1:
+        snr["test"] = None
     found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
     traffic = summary.get("traffic", {})
     return found | {f"{name} {way}": traffic.get(way, {}).get(name) for name in TRAFFIC for way in ("up", "down")}

@@ -14,6 +14,7 @@ import numpy as np
 from experiments.analysis.comparison import Comparison, Comparisons
 from experiments.analysis.frames import accuracies
 from experiments.analysis.statistics import LARGEST_BCA, Interval, over_clients, t_interval, two_level
+from experiments.grids.names import first_test
 from experiments.store.results import flatten
 from experiments.store.stored import Stored
 from semcom.config import ConfigError
@@ -86,6 +87,7 @@ def _one(
         second=second,
         point=point,
         metric=metric,
+        tested=first_test(metric, (run.tests for of in runs for run in of)),
         seeds=tuple(seeds),
         clients=signs.shape[1],
         mean_first=float(values[0].mean()),

@@ -55,12 +55,14 @@ class Sheet:
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
+        tested: at which of several test SNRs it is, in words; nothing where there is one.
     """
 
     cells: pd.DataFrame
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metric: str
+    tested: str = ""
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
@@ -86,7 +88,8 @@ class Sheet:
         unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        return f"{titled(metric_name(self.metric))}{unit}, {intervals(self.cells, '±')}.{claim}"
+        where = f" {self.tested}" if self.tested else ""
+        return f"{titled(metric_name(self.metric))}{unit}{where}, {intervals(self.cells, '±')}.{claim}"
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
@@ -161,7 +164,7 @@ def sheet(
         down, across = (tuple(TEST if name == TEST_SNR else name for name in names) for names in (down, across))
         return Sheet(_at_each_snr(part, (*down, *across), view, metric), down, across, metric)
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, metric)
+    return Sheet(cells, down, across, metric, part.tested(metric))
 
 
 def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from experiments.analysis.comparison import Comparison, Comparisons
 from experiments.analysis.frames import TABLES
 from experiments.analysis.selection import axes, keys, ordered, spelled, where
 from experiments.analysis.table import means
-from experiments.grids.names import is_ranked
+from experiments.grids.names import first_test, is_ranked
 from experiments.store.archive import unpacked
 from experiments.store.results import configuration, table
 from experiments.store.stored import Stored, stored_runs, variants_of
@@ -260,6 +260,10 @@ class Study:
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
         return means(frame, columns, "value")
+
+    def tested(self, metric: str = "accuracy") -> str:
+        """Return at which of several test SNRs a number of the finished runs is, in words: `names.first_test`."""
+        return first_test(metric, (run.tests for run in self.stored if run.status == "done"))
 
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"

@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.analysis.statistics import t_interval
 from experiments.grids.grid import TEST_SNR
-from experiments.grids.names import FIELDS
+from experiments.grids.names import FIELDS, first_test
 from experiments.grids.words import plain_text
 from experiments.store.results import configuration
 from semcom.config import ConfigError
@@ -174,28 +174,42 @@ def over_seeds(cells: pd.DataFrame) -> bool:
     return bool((cells["seeds"] > 1).any())
 
 
-def heading(cells: pd.DataFrame) -> str:
+def first_tested(frame: pd.DataFrame, axis: Names, others: Sequence[str] = ()) -> str:
+    """Return at which of several test SNRs the accuracies of a table are, in words; arguments as of `aggregate`."""
+    if TEST_SNR in (*_names(axis), *others):
+        return ""
+    return first_test("accuracy", (str(snrs).split(",") for snrs in frame.get(TEST_SNR, ()) if not pd.isna(snrs)))
+
+
+def heading(cells: pd.DataFrame, tested: str = "") -> str:
     """Return one line that tells what the numbers of the table are."""
+    where = f" {tested}" if tested else ""
     spread = "seeds" if over_seeds(cells) else "clients"
     shown = over_seeds(cells) or cells["std_over_clients"].notna().any() or not (cells["seeds"] > 0).any()
-    return "Accuracy in %, mean over clients" + (f" ± standard deviation over {spread}" if shown else "")
+    return f"Accuracy in %{where}, mean over clients" + (f" ± standard deviation over {spread}" if shown else "")
 
 
-def text_table(cells: pd.DataFrame, axis: Names) -> str:
-    """Return the aggregated cells as aligned text: a row per line and other field, a column per value of `axis`."""
+def text_table(cells: pd.DataFrame, axis: Names, tested: str = "") -> str:
+    """Return the aggregated cells as aligned text: a row per line and other field, a column per value of `axis`.
+
+    Args:
+        cells: of `aggregate`.
+        axis: as of `aggregate`.
+        tested: what `first_tested` returns.
+    """
     rows, texts = _grid(cells, axis)
     wide = {name: max(map(len, (name, *rows[name]))) for name in rows}
     labels = ["  ".join(text.ljust(wide[name]) for name, text in row.items()) for row in rows.to_dict("records")]
     head = "  ".join(name.ljust(wide[name]) for name in rows)
     shown = texts.set_axis(pd.Index([label.rstrip() for label in labels]), axis=0)
     shown = shown.set_axis(pd.Index(texts.columns, name=head.rstrip()), axis=1)
-    return f"{heading(cells)}\n{shown.to_string(col_space=[len(name) + 1 for name in shown])}"
+    return f"{heading(cells, tested)}\n{shown.to_string(col_space=[len(name) + 1 for name in shown])}"
 
 
-def markdown_table(cells: pd.DataFrame, axis: Names) -> str:
+def markdown_table(cells: pd.DataFrame, axis: Names, tested: str = "") -> str:
     """Return the same as a Markdown table with its heading."""
     rows, texts = _grid(cells, axis)
-    return f"{heading(cells)}.\n\n{markdown(pd.concat([rows, texts], axis=1))}"
+    return f"{heading(cells, tested)}.\n\n{markdown(pd.concat([rows, texts], axis=1))}"
 
 
 def markdown(texts: pd.DataFrame) -> str:

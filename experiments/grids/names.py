@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from experiments.grids.grid import TEST_SNR
 from experiments.grids.words import plain_text
-from semcom.runs.accuracy import CURVES
+from semcom.runs.accuracy import CURVES, OF_FIRST_TEST
 
 METHODS = {
     "local": "Local",
@@ -176,6 +177,22 @@ def metric_label(metric: str) -> str:
 def metric_unit(metric: str) -> str:
     """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
     return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
+
+
+def first_test(metric: str, tests: Iterable[Sequence[str]]) -> str:
+    """Return at which of several test SNRs a number of runs is, in words; nothing for one that is not of one SNR.
+
+    Args:
+        metric: the number.
+        tests: of each run, the SNRs that it was tested at (`semcom.runs.accuracy.tested_at`).
+    """
+    lists = {tuple(snrs) for snrs in tests}
+    if metric not in OF_FIRST_TEST or max(map(len, lists), default=0) < 2:
+        return ""
+    if len(lists) > 1:
+        return "at the first test SNR of each run"
+    ((first, *others),) = lists
+    return f"at {first} dB (the first of {1 + len(others)} test SNRs)"
 
 
 def titled(name: str) -> str:

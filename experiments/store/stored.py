@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.grids.grid import TEST_SNR
 from experiments.store.outcome import TRAINING
 from experiments.store.owner import OWNER
 from experiments.store.results import configuration, fields, read_table
@@ -84,6 +85,12 @@ class Stored:
         """Return what the summary says of a view (None: the first one, the headline); None where it has no such."""
         views = (self.summary or {}).get("views", {})
         return next(iter(views.values()), None) if name is None else views.get(name)
+
+    @property
+    def tests(self) -> list[str]:
+        """The SNRs in dB that it was tested at, the one of its accuracies first; empty where there is no list."""
+        given = self.fields.get(TEST_SNR)
+        return [] if given is None else str(given).split(",")
 
 
 def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:

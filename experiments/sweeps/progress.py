@@ -15,6 +15,7 @@ from experiments.sweeps.following import Following
 from experiments.sweeps.forecast import Forecast
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR
+from semcom.runs.accuracy import tested_at
 from semcom.runs.folder import read_summary, write_config
 from semcom.screen import Screen, on_terminal
 
@@ -103,7 +104,9 @@ class SweepProgress:
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
         key, found = run_hash(config), read_summary(run_folder(config)) or {}
-        self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %")
+        first, *others = tested_at(found.get("views", {})) or [""]
+        where = f" at {first} dB" if others else ""
+        self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %{where}")
 
     def _report(self, key: str, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""

@@ -206,8 +206,9 @@ def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
     path = results.write_table(frame, plan.folder / TABLE)
     axis, others = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
     cells = table.aggregate(frame, axis, others=others)
-    write_atomically(plan.folder / REPORT, table.markdown_table(cells, axis) + "\n")
-    print(table.text_table(cells, axis))
+    tested = table.first_tested(frame, axis, others)
+    write_atomically(plan.folder / REPORT, table.markdown_table(cells, axis, tested) + "\n")
+    print(table.text_table(cells, axis, tested))
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
         _tell(plan, failed, own)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.analysis.study import Study
-from experiments.grids.grid import TEST_SNR
 from experiments.grids.words import flag_name
 from experiments.store.stored import Stored
 from experiments.sweeps.repeat import changed
@@ -80,15 +79,8 @@ def _accuracy(study: Study, view: str | None) -> str:
     )
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
     said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
-    where = _first_tests(study)
+    where = f"; tested {tested}" if (tested := study.tested()) else ""
     return f"mean over clients and over the last evaluations of a run, at most ten; view {said}{where}" if of else ""
-
-
-def _first_tests(study: Study) -> str:
-    """Return at which of several test SNRs accuracies are; nothing where no run has several."""
-    lists = [str(run.fields.get(TEST_SNR)) for run in study.stored if "," in str(run.fields.get(TEST_SNR))]
-    firsts = dict.fromkeys(text.partition(",")[0] for text in lists)
-    return f"; of several test SNRs at the first, {' or '.join(firsts)} dB" if lists else ""
 
 
 def _intervals(study: Study) -> str:

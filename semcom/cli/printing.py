@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.accuracy import LAST
+from semcom.runs.accuracy import CURVES, LAST, tested_at
 from semcom.screen import Screen, on_terminal
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST = 100
 """Clients that are shown of a split."""
+_AT_SNR, _SNR_WIDTH = "accuracy % at", 7
+"""Title and width of the columns of a table over test SNRs."""
 
 
 class RoundProgress(contextlib.ExitStack):
@@ -65,18 +67,24 @@ def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
         summary: of the run.
         radio: whether the run has a channel; without one nothing is said of it.
     """
-    body = _accuracies("view", _with_windows(summary))
+    views, snrs = _with_windows(summary), tested_at(summary["views"])
+    body = _accuracies("view", views)
+    if len(snrs) > 1:
+        body += _curves(views, snrs)
     if "new_clients" in summary:
         body += _accuracies("new client (at the end)", summary["new_clients"])
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
-    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} % after {end}"
+    where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
+    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} %{where} after {end}"
     return "\n".join([head, *body, *air_lines(summary, radio)])
 
 
 def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
     """Return lines on the measured SNR and the traffic of a run; arguments as of `result_table`."""
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
+    if (tests := len(tested_at(summary["views"]))) > 1:
+        snr += f" (power over noise of all {tests} tests together)"
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
     return [f"received SNR: {snr}" if radio else "no radio", "per participating client and round", *sent]
 
@@ -93,6 +101,18 @@ def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]
     columns = {"accuracy": "accuracy %", "accuracy_std": "std", "worst10": "worst 10 %"}
     rows = [[f"{100 * view[key]:.1f}" for key in columns] for view in views.values()]
     return _table(title, list(views), rows, list(columns.values()))
+
+
+def _curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str]) -> list[str]:
+    """Return the lines of a table of each view's accuracy at each SNR, as many side by side as the terminal has."""
+    names = [name for name, view in views.items() if CURVES["accuracy"] in view]
+    room = max(1, (terminal() - max(map(len, (*names, _AT_SNR)))) // (_SNR_WIDTH + 1))
+    lines: list[str] = []
+    for first in range(0, len(snrs), room):
+        some = snrs[first : first + room]
+        rows = [[f"{100 * views[name][CURVES['accuracy']][snr]:.1f}" for snr in some] for name in names]
+        lines += _table(_AT_SNR, names, rows, [f"{snr} dB" for snr in some], _SNR_WIDTH)
+    return lines
 
 
 def _table(

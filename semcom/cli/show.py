@@ -151,9 +151,17 @@ def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:
         yield _table(("run", "state", "round", "last %", "best %", "mean %"), [_row(course) for course in begun[:rows]])
-        yield Text(MEAN, style="dim")
+        yield Text(_meaning(begun), style="dim")
     if len(begun) > rows:
         yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
+
+
+def _meaning(courses: Sequence[Any]) -> str:
+    """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
+    from experiments.grids.names import first_test
+
+    where = first_test("accuracy", (course.run.tests for course in courses if course.views))
+    return f"{MEAN}\naccuracies {where}" if where else MEAN
 
 
 def _row(course: Any) -> list[str]:
@@ -171,7 +179,8 @@ def _of_run(found: Any) -> RenderableType:
     parts: list[RenderableType] = []
     if course.views:
         names = ("view", "last %", "best %", "in round", "mean %", "std", "worst 10 %")
-        parts = [_table(names, [_view(name, view) for name, view in course.views.items()]), Text(MEAN, style="dim")]
+        parts = [_table(names, [_view(name, view) for name, view in course.views.items()])]
+        parts.append(Text(_meaning([course]), style="dim"))
     if course.run.summary:
         parts.append(Text("\n".join(air_lines(course.run.summary, _has_radio(course)))))
     return Group(*parts)

@@ -11,6 +11,8 @@ LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
 CURVES = {"accuracy": "at", "among_own": "among_own_at"}
 """Number of a view -> what it is called at a test SNR: `at.10` is the accuracy at 10 dB."""
+OF_FIRST_TEST = (*CURVES, "accuracy_std", "worst10", "jain", "best", "best_round", "last", "validation")
+"""Numbers of a view that are those of the first test SNR, where there are several."""
 
 
 def per_client(confusion: np.ndarray) -> np.ndarray:
@@ -80,6 +82,15 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
         "best_round": rounds[best],
         "last": means[-1],
     }
+
+
+def tested_at(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the SNRs in dB at which a run was tested, the one of its accuracies first; empty where there is no list.
+
+    Args:
+        views: of a summary, or those of `headlines`.
+    """
+    return list(next(iter(views.values()), {}).get(CURVES["accuracy"], ()))
 
 
 def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -431,6 +431,31 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[6].startswith("  downlink: 4 floats")
 
 
+def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    curve = {f"{snr}": 0.5 + snr / 100 for snr in (9, -15, -3)}
+    view = {**SUMMARY["views"]["personal"], "at": curve}  # type: ignore[index]
+    summary = {**SUMMARY, "views": {"personal": view, "global": view}, "snr_received_db": {"test": -7.2}}
+    lines = report.result_table(summary).splitlines()
+    assert lines[0] == "fedcl: 67.1 % at 9 dB after 60 rounds"
+    assert lines[4].split("  ")[0] == "accuracy % at" and lines[4].split()[3:] == ["9", "dB", "-15", "dB", "-3", "dB"]
+    assert [line.split() for line in lines[5:7]] == [[name, "59.0", "35.0", "47.0"] for name in ("personal", "global")]
+    assert lines[7] == "received SNR: test -7.20 dB (power over noise of all 3 tests together)"
+    monkeypatch.setattr("semcom.cli.printing.terminal", lambda: 30)
+    narrow = report.result_table(summary).splitlines()
+    assert [line.split() for line in narrow[4:10]] == [
+        ["accuracy", "%", "at", "9", "dB", "-15", "dB"],
+        ["personal", "59.0", "35.0"],
+        ["global", "59.0", "35.0"],
+        ["accuracy", "%", "at", "-3", "dB"],
+        ["personal", "47.0"],
+        ["global", "47.0"],
+    ]
+    one = {**summary, "views": {"personal": {**view, "at": {"9": 0.59}}}}
+    assert report.result_table(one).splitlines()[0] == "fedcl: 67.1 % after 60 rounds"
+
+
 def test_without_a_radio_nothing_is_said_of_it() -> None:
     lines = report.result_table(SUMMARY, radio=False).splitlines()
     assert lines[:3] == report.result_table(SUMMARY).splitlines()[:3]

@@ -181,13 +181,13 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
     ]
     assert "none: each point has one seed" in page.text and "No rank is marked" in page.text
     assert page.json[0]["means"][0]["low"] is None and "confusion" in page.json[0]
-    assert "of several test SNRs" not in page.text
+    assert "test SNRs" not in page.text
 
 
 def test_of_several_test_snrs_the_one_of_the_accuracies_is_said(tmp_path: Path) -> None:
     of = config()
     simple(tmp_path / "s", replace(of, channel=replace(of.channel, test_snr_db="9,-15,18")), [0.5, 0.5])
-    assert "view personal; of several test SNRs at the first, 9 dB" in Page(report([tmp_path / "s"])).text
+    assert "view personal; tested at 9 dB (the first of 3 test SNRs)" in Page(report([tmp_path / "s"])).text
 
 
 def test_a_view_a_part_and_several_studies(folder: Path, tmp_path: Path) -> None:

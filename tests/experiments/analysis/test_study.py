@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 
 import semcom
 from experiments.analysis.comparison import Comparison
+from experiments.analysis.overview import overview
+from experiments.analysis.sheet import sheet
 from experiments.analysis.study import Study
+from experiments.analysis.table import first_tested
 from experiments.store import results
 from experiments.store.stored import stored_runs
 from semcom.config import ChannelConfig, ConfigError, run_hash
@@ -232,6 +236,31 @@ def test_snr_is_the_list_or_the_one_of_the_run(tmp_path: Path) -> None:
     found = {seed: dict(zip(of["test_snr_db"], of["accuracy"], strict=True)) for seed, of in table.groupby("seed")}
     assert found[0] == {10.0: 0.5, -3.0: pytest.approx(0.35)} and found[1] == {6.0: 0.625}
     assert all(math.isnan(snr) for seed in (2, 3) for snr in found[seed]), "several SNRs, and a link without noise"
+
+
+def test_numbers_of_the_first_of_several_tests_say_so(tmp_path: Path) -> None:
+    """Else 50 % at -15 dB is taken for 50 % at the SNR of training: by tables, sentences, figures and `semcom show`."""
+    at = {"-15": 0.5, "9": 0.9}
+    for method, seed in itertools.product(("fedcl", "local"), (0, 1)):
+        of = config(method, seed=seed)
+        of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="-15,9"))
+        accuracy = 0.6 if method == "fedcl" else 0.5 + seed / 100
+        write(tmp_path / f"{method}-{seed}", of, [line(4, {"personal": scored([accuracy] * 2, at=at)})])
+    found = semcom.study(tmp_path)
+    where = "at -15 dB (the first of 2 test SNRs)"
+    assert found.tested() == found.tested("worst10") == where and found.tested("at.9") == found.tested("seconds") == ""
+    assert sheet(found).caption("").startswith(f"Accuracy in % {where}, mean over 2 seeds")
+    assert sheet(found, metric="at.9").caption("").startswith("Accuracy at 9 dB in %, mean over 2 seeds")
+    (one,) = found.compare_all(["fedcl", "local"])
+    assert one.sentence.startswith(f"Tested {where}, fedcl is 9.5 percentage points more accurate than local (60.0 % ")
+    assert "ested" not in found.compare_all(["fedcl", "local"], metric="at.9")[0].sentence
+    frame = pd.DataFrame({"channel.test_snr_db": ["-15,9", "-15,9"]})
+    assert first_tested(frame, "channel.snr_db") == where and first_tested(frame, "channel.test_snr_db") == ""
+    assert overview(tmp_path).air()["fedcl"]["SNR test"] is None, "-14.98 dB is the SNR of no test"
+    of = config(seed=2)
+    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="9,-15"))
+    write(tmp_path / "other", of, [line(4, {"personal": scored([0.9, 0.9], at=at)})])
+    assert semcom.study(tmp_path).tested() == "at the first test SNR of each run"
 
 
 def test_traffic_and_its_totals(tmp_path: Path) -> None:
