@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.analysis.comparison import Comparisons
 from experiments.analysis.study import Study
 from experiments.grids.names import is_share, metric_name, value_label
 from figures.base import Kind, Plot, Styles
@@ -23,8 +27,13 @@ OVER = "local"
 """The method that others are compared with where none is asked for."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return the paired differences, first minus `over`, a row for each method and place.
+
+    Args:
+        study: the part that is shown.
+        plot: the request.
+        also: method -> a view of it that has rows of its own, below those of the view that is asked for.
 
     Returns:
         Columns: variant, the abscissa and panels, mean, low, high (95 % interval), n (seeds), interval (what it is
@@ -33,7 +42,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
     """
-    found = gains(study, plot)
+    found = gains(study, plot, also)
     cells = found.groupby(list(plot.fields), dropna=False)
     hidden = (name for name in study.axes if name not in plot.fields and (cells[name].nunique(dropna=False) > 1).any())
     if name := next(hidden, None):
@@ -41,9 +50,17 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     return found.drop(columns=[name for name in study.axes if name not in plot.fields])
 
 
-def gains(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have."""
-    found = study.gains(str(plot.over), view=plot.view, metric=plot.y).frame
+def gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have.
+
+    Holm's correction is over those of other views too; arguments are as of `numbers`.
+    """
+    over, asked = str(plot.over), list(study.gains(str(plot.over), view=plot.view, metric=plot.y))
+    for method, view in (also or {}).items():
+        of_view = study.gains(over, view={method: view}, metric=plot.y)
+        at = max((i for i, one in enumerate(asked, 1) if one.first == method), default=0)
+        asked[at:at] = [replace(one, first=f"{method} {view}") for one in of_view if one.first == method]
+    found = Comparisons.corrected(asked).frame
     found = found.rename(columns={"first": "variant", "difference": "mean", "procedure": "interval"})
     own = ["mean", "low", "high", "n", "interval", "p_holm", "supported"]
     return found.assign(n=found["seeds"].map(len))[["variant", *study.axes, *own]]

@@ -6,7 +6,9 @@ import pandas as pd
 
 from experiments.analysis.study import Study
 from experiments.analysis.table import means
+from figures import gain
 from figures.base import Drawing, Plot
+from figures.gain import GAIN
 from figures.heatmap import HEATMAP
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
@@ -92,8 +94,17 @@ FEDCRC_FIG1 = Drawing(
 """Fig. 1 of FedCRC."""
 
 FIRST_VIEWS = "Each method by its first view (FedBABU and FedCRC: the global model)."
+LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}
+"""Methods whose first view is not yet a client's own model -> the view that is."""
 COLLABORATION = Drawing(
-    "collaboration", "collaboration", Plot(kind="gain", x="partition.shots", y="last", facet="partition.ways")
+    "collaboration",
+    "collaboration",
+    Plot(kind="gain", x="partition.shots", y="last", hue="variant", facet="partition.ways", over=gain.OVER),
+    numbers=lambda study, plot: gain.numbers(study, plot, LATER_VIEWS),
+    caption=lambda cells, plot: (
+        f"{GAIN.caption(cells, plot)} Each method by its first view. That of FedBABU and FedCRC is one model for all, "
+        "that of FedALA the one that training begins with; their other rows have what clients have made of these."
+    ),
 )
 """What every method gains over local training."""
 WIRELESS_SNR = Drawing(

@@ -22,6 +22,8 @@ from semcom.config import ConfigError
 Point = tuple[Any, ...]
 Cells = dict[Point, dict[str, dict[int, Stored]]]
 """Values of the axes -> variant -> seed -> its finished run."""
+Views = str | Mapping[str, str] | None
+"""Name of a view (None: each run's headline); or variant -> its view, of those that are not to have their headline."""
 
 
 def cells(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
@@ -44,7 +46,7 @@ def cells(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
 
 
 def compare(
-    found: Cells, axes: Sequence[str], pairs: Sequence[tuple[str, str]], view: str | None, metric: str
+    found: Cells, axes: Sequence[str], pairs: Sequence[tuple[str, str]], view: Views, metric: str
 ) -> Comparisons:
     """Return the differences of pairs of variants at every point where both have finished a seed.
 
@@ -71,14 +73,15 @@ def _one(
     second: str,
     point: Mapping[str, Any],
     variants: Mapping[str, Mapping[int, Stored]],
-    view: str | None,
+    view: Views,
     metric: str,
 ) -> Comparison:
     """Return the comparison at one point, before any correction."""
+    views = [view if view is None or isinstance(view, str) else view.get(name) for name in (first, second)]
     seeds = [seed for seed in variants[first] if seed in variants[second]]
     runs = [[variants[name][seed] for seed in seeds] for name in (first, second)]
-    values = np.array([[value_of(run, view, metric) for run in of] for of in runs])
-    by_client = _by_client(runs[0], runs[1], view) if metric == "accuracy" else None
+    values = np.array([[value_of(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)])
+    by_client = _by_client(runs, views) if metric == "accuracy" else None
     interval, procedure = _interval(values[0] - values[1], by_client)
     both = two_level(by_client) if by_client is not None else Interval(math.nan)
     signs = np.sign(by_client) if by_client is not None else np.zeros((0, 0))
@@ -121,9 +124,10 @@ def _interval(differences: np.ndarray, by_client: np.ndarray | None) -> tuple[In
     return made, f"the {seeds} seeds do not differ" if math.isnan(made.low) else f"paired t over {seeds} seeds"
 
 
-def _by_client(first: Sequence[Stored], second: Sequence[Stored], view: str | None) -> np.ndarray | None:
+def _by_client(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) -> np.ndarray | None:
     """Return the differences of single clients `[S, K]`; None where the runs do not tell, or tested other clients."""
-    pairs = [(accuracies(one, view), accuracies(other, view)) for one, other in zip(first, second, strict=True)]
+    found = [[accuracies(run, view) for run in of] for of, view in zip(runs, views, strict=True)]
+    pairs = list(zip(*found, strict=True))
     same = all(one[0] and one[0] == other[0] and len(one[0]) == len(pairs[0][0][0]) for one, other in pairs)
     if not same:
         return None

@@ -217,14 +217,14 @@ class Study:
         return pairs.compare(part._cells(), part.axes, list(combinations(names, 2)), view, metric)
 
     def gains(
-        self, over: str, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
+        self, over: str, *, at: Mapping[str, Any] | None = None, view: pairs.Views = None, metric: str = "accuracy"
     ) -> Comparisons:
         """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
 
         Args:
             over: the variant that is subtracted.
             at: as of `compare`; there may be several points.
-            view: as of `compare`.
+            view: as of `compare`; or variant -> view, where those that are not named have their headline.
             metric: as of `compare`.
 
         Raises:

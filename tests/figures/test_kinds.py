@@ -11,15 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import ttest_1samp
 
 import semcom
 from experiments.analysis.study import Study
 from experiments.analysis.table import means
-from figures import Plot, style
+from figures import Plot, gain, style
 from figures.kinds import KINDS, named_empty, settled
 from figures.panels import drawn
 from semcom.config import ConfigError
 from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.experiments.studies import config, line, scored, write
 from tests.figures.studies import CLASSES, SNR, accuracy, made
 
 ONE = {SNR: 9}
@@ -269,6 +271,30 @@ def test_gains_are_paired_differences_with_their_intervals(whole: Study) -> None
     assert axes.images[0].get_clim() == pytest.approx((-0.1, 0.1)), "white is zero"
     assert "(paired t over 3 seeds)" in KINDS["gain"].caption(cells, plot)
     assert "minus that of FedProto in percentage points" in KINDS["gain"].caption(cells, plot)
+
+
+def test_a_method_has_rows_for_another_view_too(tmp_path: Path) -> None:
+    """FedBABU's model for all is 40 points below Local, what clients have made of it 10 points above."""
+    for seed in range(2):
+        local = {"personal": scored([0.6, 0.6 + seed / 100])}
+        babu = {"global": scored([0.2, 0.2 + seed / 50]), "personal": scored([0.7, 0.7 + seed / 100])}
+        ala = {"initialised": scored([0.5, 0.5]), "trained": scored([0.6, 0.6])}
+        for method, views in (("local", local), ("fedbabu", babu), ("fedala", ala)):
+            write(tmp_path / f"{method}-{seed}", config(method, seed=seed), [line(4, views)])
+    study = semcom.study(tmp_path)
+    plot = Plot(kind="gain", hue="variant", over="local")
+    cells = gain.numbers(study, plot, {"fedbabu": "personal"}).set_index("variant")
+    assert list(cells.index) == ["fedala", "fedbabu", "fedbabu personal"]
+    assert cells["mean"].tolist() == pytest.approx([-0.1025, -0.3975, 0.1])
+    alone = gain.numbers(study, plot).set_index("variant")
+    assert alone["mean"].tolist() == pytest.approx([-0.1025, -0.3975])
+    pvalue = ttest_1samp([-0.4, -0.395], 0).pvalue
+    assert alone.loc["fedbabu", "p_holm"] == pytest.approx(2 * pvalue), "the smallest of two"
+    assert cells.loc["fedbabu", "p_holm"] == pytest.approx(2 * pvalue), "two of three have a p-value"
+    everywhere = study.gains("local", view={"fedbabu": "personal", "fedala": "trained"})
+    assert [one.difference for one in everywhere] == pytest.approx([-0.0025, 0.1])
+    with pytest.raises(ConfigError, match=r"^view: fedbabu has no view 'own'; it has global, personal$"):
+        study.gains("local", view={"fedbabu": "own"})
 
 
 def test_gains_are_refused_without_the_other_method_or_over_what_varies(whole: Study) -> None:
