@@ -42,6 +42,7 @@ def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> 
     Raises:
         ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
     """
+    study = study.along(plot.fields)  # fields of the figure may have one value only
     found = gains(study, plot, also)
     cells = found.groupby(list(plot.fields), dropna=False)
     hidden = (name for name in study.axes if name not in plot.fields and (cells[name].nunique(dropna=False) > 1).any())
