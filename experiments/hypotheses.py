@@ -17,7 +17,7 @@ import pandas as pd
 from experiments.analysis.statistics import t_interval
 from experiments.analysis.table import markdown, number_of
 from experiments.letter_lead import BASE, effects
-from experiments.letter_regime import PLACE
+from experiments.letter_regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
 from experiments.shell import on_studies
 from experiments.store.archive import stored_table
 from semcom.config import ConfigError
@@ -159,6 +159,28 @@ def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
             yield decided(title, f"q {q:g}, m {m:g}, K {k:g}", values)
 
 
+def of_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what a common encoder gains in each setting, what a setting adds, and what FedCL's training adds to it."""
+    found = by_seed(frame, places=PLACE)
+    gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
+    rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
+
+    def at_places(title: str, setting: str, differences: pd.Series) -> Iterator[Row]:
+        for (q, _, _), values in differences.groupby(list(PLACE)):
+            yield decided(title, f"{setting}, q {q:g}", values)
+
+    for setting, gain in gains.items():
+        yield from at_places("(reported: FedPer minus local)", setting, gain)
+    for setting in SETTINGS:
+        if setting != THE_MAPS:
+            title = "the setting raises what a common encoder gains"
+            yield from at_places(title, setting, gains[setting] - gains[THE_MAPS])
+    for setting, more in rest.items():
+        yield from at_places("(reported: FedCL's training minus FedPer's)", setting, more)
+    title = "FedCL's training adds less to a common encoder with GroupNorm"
+    yield from at_places(title, "GroupNorm", rest[THE_MAPS] - rest["GroupNorm"])
+
+
 def of_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
@@ -235,6 +257,7 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-ablation": of_ablation,
     "letter-lead": of_lead,
     "letter-regime": of_regime,
+    "letter-encoder": of_encoder,
     "letter-unseen": of_unseen,
     "collaboration": of_collaboration,
     "fedcrc-table1": of_fedcrc_table1,

@@ -7,21 +7,31 @@ mean of the clients' centroids in the place of the generator's. `fedcl with a co
 which then cross the air: all of the model is common then, as in FedAvg. `fedcl with common encoder and own decoders`,
 with mean centroids, is FedPer with FedCL's training.
 
+`letter-encoder` asks why the map has FedPer below `local` with few classes and the one of `collaboration` has it above:
+what makes the two settings differ, the radio, the network, the optimiser with its batch, or the length of training, is
+changed one at a time from the letter's to the other's, then together. A level with GroupNorm tells whether of the
+network it is BatchNorm, whose averaged statistics fit no client where clients have other classes.
+
 `letter-unseen` asks what is left for clients that took no part: they receive the encoder, or where each client has its
 own the average of these, and train a head. Its numbers are `new_clients` in a run's summary.
 
     semcom sweep letter-regime --scale small
     python -m experiments.hypotheses results/letter-regime-small
+    semcom sweep letter-encoder --scale small
+    python -m experiments.hypotheses results/letter-encoder-small
     semcom sweep letter-unseen --scale small
     semcom table results/letter-unseen-small --metric new_clients.head.accuracy
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import base, of_lambda, seeds
 from experiments.grids.fields import set_fields
-from semcom.config import RunConfig
+from semcom.config import ChannelConfig, RunConfig
 
 PLACE = ("partition.shots", "partition.ways", "clients")
 """The fields of the map: q, m, K."""
@@ -36,19 +46,52 @@ PLACES = {
 STEPS = {"smoke": (2, 2), "small": (30, 15), "paper": (200, 15)}
 """Scale -> rounds, and local steps in each."""
 
-
+OWN_DECODERS = Variant(
+    "fedcl with common encoder and own decoders",
+    "fedcl",
+    {"hyper.centroids": "mean", "hyper.average_encoder": True, "hyper.average_decoder": False},
+)
+"""FedPer with FedCL's training."""
 VARIANTS = (
     *("local", "fedproto", "lg_fedavg", "fedgh", "fedcl"),
     Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
     "fedper",
     Variant("fedcl with a common encoder", "fedcl", {"hyper.average_encoder": True}),
-    Variant(
-        *("fedcl with common encoder and own decoders", "fedcl"),
-        {"hyper.centroids": "mean", "hyper.average_encoder": True, "hyper.average_decoder": False},
-    ),
+    OWN_DECODERS,
 )
 """What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
+ENCODER_PLACES = {"small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (100, 3, 20))}
+"""Scale -> places at which a common encoder is held against own ones."""
+THE_MAPS = "the map's"
+LEVELS: Mapping[str, Mapping[str, Any]] = {
+    "no radio": {"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
+    "two convolutions": {"model.encoder": "cnn-linear"},
+    "Adam with batch 10": {"train.optimizer": "adam", "train.batch_size": 10},
+    "20 rounds of 10 steps": {"train.rounds": 20, "train.local_steps": 10},
+}
+"""What `collaboration` has otherwise than the map: name -> settings."""
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    THE_MAPS: {},
+    "GroupNorm": {"model.encoder": "dcgan-narrow-groupnorm"},
+    **LEVELS,
+    "all four": {name: value for fields in LEVELS.values() for name, value in fields.items()},
+}
+"""Setting -> fields in which it differs from the map's."""
+COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS)
+"""What is trained in each setting."""
 
+
+def in_setting(name: str, setting: str) -> str:
+    """Return what a variant is called in a setting."""
+    return f"{name} | {setting}"
+
+
+IN_SETTINGS = tuple(
+    Variant(in_setting(one.name, setting), one.method, {**one.set, **fields})
+    for setting, fields in SETTINGS.items()
+    for one in COMPARED
+)
+"""All of them in each."""
 
 UNSEEN = {"smoke": ((5, 3, 4),), "small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (20, 3, 20), (100, 3, 20))}
 """Scale -> places of the study with new clients, of which there are as many as of the others."""
@@ -58,6 +101,11 @@ PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
 
 def _grid(scale: str) -> Grid:
     return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
+
+
+def _encoder(scale: str) -> Grid:
+    vary = {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}
+    return Grid(_start(scale), vary, own=of_lambda(scale, IN_SETTINGS))
 
 
 def _unseen(scale: str) -> Grid:
@@ -80,6 +128,15 @@ LETTER_REGIME = Experiment(
     figures=("letter-regime", "letter-regime-uses"),
 )
 """The map."""
+LETTER_ENCODER = Experiment(
+    name="letter-encoder",
+    title="What a common encoder gains, with one thing changed at a time between two settings",
+    paper="none (where the FedCL letter's idea should pay)",
+    variants=IN_SETTINGS,
+    scales=each_scale(_encoder, ("small", "paper")),
+    axis="partition.shots",
+)
+"""Why the map and that of `collaboration` differ."""
 LETTER_UNSEEN = Experiment(
     name="letter-unseen",
     title="What methods leave for clients that took no part, which train a head alone",

@@ -46,6 +46,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-lead": "experiments.letter_lead:LETTER_LEAD",
         "letter-lead-confirm": "experiments.letter_lead:LETTER_LEAD_CONFIRM",
         "letter-regime": "experiments.letter_regime:LETTER_REGIME",
+        "letter-encoder": "experiments.letter_regime:LETTER_ENCODER",
         "letter-unseen": "experiments.letter_regime:LETTER_UNSEEN",
         "letter-search": "experiments.letter_search:LETTER_SEARCH",
         "letter-search-lambda": "experiments.letter_search:LETTER_SEARCH_LAMBDA",

@@ -15,6 +15,8 @@ Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from semcom.config import ConfigError
@@ -37,12 +39,28 @@ class Flatten(nn.Module):
         return x.movedim(1, -1).flatten(1)
 
 
-def _dcgan(channels: int, features: int, size: int, width: int, extra: int = 0) -> nn.Sequential:
+GROUP = 16
+"""Channels that GroupNorm normalises together, one of the sizes that its paper tries."""
+
+
+def group_norm(channels: int) -> nn.Module:
+    """Return GroupNorm over groups of 16 channels of an image, without running statistics (Wu & He, ECCV 2018)."""
+    return nn.GroupNorm(channels // GROUP, channels)
+
+
+def _dcgan(
+    channels: int,
+    features: int,
+    size: int,
+    width: int,
+    extra: int = 0,
+    norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
+) -> nn.Sequential:
     """Stack strided 4x4 convolutions, each followed by `extra` 3x3 ones, and a last one to `features`.
 
     Each is twice as wide as the one before; together they shrink the image to 4x4 (up to 7x7 of other sizes than 2^n).
     The last one sees its whole input at once, so it is written as the matrix that it is: faster. No biases: before
-    BatchNorm one would only drift by rounding. Weights N(0, 0.02), BatchNorm scale N(1, 0.02).
+    BatchNorm one would only drift by rounding. Weights N(0, 0.02), the norm's scale N(1, 0.02).
     """
     _at_least(8, size, "DCGAN")
     layers: list[nn.Module] = []
@@ -52,14 +70,14 @@ def _dcgan(channels: int, features: int, size: int, width: int, extra: int = 0) 
         for j, (kernel, stride) in enumerate(kernels):
             layers.append(nn.Conv2d(before, width << i, kernel, stride, 1, bias=False))
             if i or j:
-                layers.append(nn.BatchNorm2d(width << i))
+                layers.append(norm(width << i))
             layers.append(nn.LeakyReLU(0.2, inplace=True))
             before = width << i
     layers += [Flatten(), nn.Linear((size >> stages) ** 2 * before, features, bias=False)]
     for layer in layers:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.normal_(layer.weight, 0.0, 0.02)
-        elif isinstance(layer, nn.BatchNorm2d):
+        elif isinstance(layer, nn.BatchNorm2d | nn.GroupNorm):
             nn.init.normal_(layer.weight, 1.0, 0.02)
     return nn.Sequential(*layers)
 
@@ -80,6 +98,14 @@ def dcgan_wide(channels: int, features: int, size: int = 32) -> nn.Module:
 def dcgan_narrow(channels: int, features: int, size: int = 32) -> nn.Module:
     """The DCGAN-like encoder with half as many filters: 32, 64 and 128."""
     return _dcgan(channels, features, size, 32)
+
+
+def dcgan_narrow_groupnorm(channels: int, features: int, size: int = 32) -> nn.Module:
+    """`dcgan_narrow` with GroupNorm in the place of BatchNorm: clients share no statistics of each other's images.
+
+    Averaged BatchNorm fits no client where clients have other classes (Hsieh et al., ICML 2020).
+    """
+    return _dcgan(channels, features, size, 32, norm=group_norm)
 
 
 def dcgan_deep(channels: int, features: int, size: int = 32) -> nn.Module:

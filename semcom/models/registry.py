@@ -21,6 +21,7 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "dcgan": "semcom.models.encoders:dcgan",
         "dcgan-wide": "semcom.models.encoders:dcgan_wide",
         "dcgan-narrow": "semcom.models.encoders:dcgan_narrow",
+        "dcgan-narrow-groupnorm": "semcom.models.encoders:dcgan_narrow_groupnorm",
         "dcgan-deep": "semcom.models.encoders:dcgan_deep",
         "cnn": "semcom.models.encoders:cnn",
         "cnn-dropout": "semcom.models.encoders:cnn_dropout",

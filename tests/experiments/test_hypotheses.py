@@ -15,7 +15,16 @@ from experiments.collaboration import COLLABORATION
 from experiments.fedcl_letter import ABLATION
 from experiments.hypotheses import OPEN, REFUTED, SUPPORTED, answer, by_seed, decided, hypotheses
 from experiments.letter_lead import BASE, effects, levels
-from experiments.letter_regime import LETTER_REGIME, PLACES, UNSEEN
+from experiments.letter_regime import (
+    ENCODER_PLACES,
+    LETTER_REGIME,
+    OWN_DECODERS,
+    PLACE,
+    PLACES,
+    SETTINGS,
+    UNSEEN,
+    in_setting,
+)
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -137,6 +146,39 @@ def test_the_regime() -> None:
     assert len([1 for name, _ in found if name == title]) == 1 + len(PLACES["small"])
     worth = found["the SCG is worth more than mean centroids", "q 5, m 3, K 20"]
     assert worth == (pytest.approx(-2 + 6 * seeds), OPEN)
+
+
+def test_what_a_common_encoder_gains_in_each_setting() -> None:
+    """FedPer is 6 points below Local in the map's setting; GroupNorm adds 9, all four 12; FedCL's training adds 7 or 1.
+
+    At q = 100 no setting makes a difference. Seeds differ by what pairs take away, and FedPer's a little more.
+    """
+    fedper = {"GroupNorm": 0.03, "all four": 0.06}
+    rows = []
+    for place in ENCODER_PLACES["small"]:
+        for spread, setting in enumerate(SETTINGS, 1):
+            few = place[0] == 5
+            gain = fedper.get(setting, -0.06) if few else 0.0
+            rest = (0.01 if setting == "GroupNorm" else 0.07) if few else 0.0
+            more = {"local": 0.0, "fedper": gain, OWN_DECODERS.name: gain + rest}
+            for variant, value in more.items():
+                for seed in range(3):
+                    apart = spread * (seed - 1) / 10000 * (variant == "fedper")
+                    fields = dict(zip(PLACE, place, strict=True))
+                    name = in_setting(variant, setting)
+                    rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
+    found = said(module.of_encoder(pd.DataFrame(rows)))
+    title = "the setting raises what a common encoder gains"
+    assert found["(reported: FedPer minus local)", "the map's, q 5"] == (pytest.approx(-6.0), REFUTED)
+    assert found[title, "GroupNorm, q 5"] == (pytest.approx(9.0), SUPPORTED)
+    assert found[title, "all four, q 5"] == (pytest.approx(12.0), SUPPORTED)
+    assert found[title, "no radio, q 5"] == (pytest.approx(0.0), OPEN)
+    assert found[title, "GroupNorm, q 100"] == (pytest.approx(0.0), OPEN)
+    assert len([1 for name, _ in found if name == title]) == 2 * (len(SETTINGS) - 1)
+    assert found["(reported: FedCL's training minus FedPer's)", "the map's, q 5"] == (pytest.approx(7.0), SUPPORTED)
+    title = "FedCL's training adds less to a common encoder with GroupNorm"
+    assert found[title, "GroupNorm, q 5"] == (pytest.approx(6.0), SUPPORTED)
+    assert found[title, "GroupNorm, q 100"] == (pytest.approx(0.0), OPEN)
 
 
 def test_what_is_left_for_new_clients() -> None:

@@ -37,6 +37,7 @@ WIDTHS = {
     "dcgan": (64, 128, 256),
     "dcgan-wide": (96, 192, 384),
     "dcgan-narrow": (32, 64, 128),
+    "dcgan-narrow-groupnorm": (32, 64, 128),
     "dcgan-deep": (32, 64, 128),
 }
 
@@ -49,10 +50,23 @@ def test_encoders(name: str, channels: int, d: int) -> None:
     parameters = sum(p.numel() for p in net.parameters())
     assert parameters == dcgan_size(channels, d, WIDTHS[name], name == "dcgan-deep")
     convolutions = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
+    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d | nn.GroupNorm)]
     assert len(convolutions) == (7 if name == "dcgan-deep" else 4) and len(norms) == len(convolutions) - 2
     assert all(m.bias is None for m in convolutions)
     assert [m.negative_slope for m in net.modules() if isinstance(m, nn.LeakyReLU)] == [0.2] * (len(convolutions) - 1)
+
+
+def test_groups_are_normalised_within_each_image() -> None:
+    """16 channels of one image have mean 0 and variance 1 together; what else is in the batch makes no difference."""
+    net = ENCODERS.get("dcgan-narrow-groupnorm")(3, 10).eval()
+    norms = [m for m in net.modules() if isinstance(m, nn.GroupNorm)]
+    assert [(m.num_groups, m.num_channels) for m in norms] == [(4, 64), (8, 128)]
+    x = torch.randn(3, 128, 8, 8)
+    groups = ((norms[1](x) - norms[1].bias[:, None, None]) / norms[1].weight[:, None, None]).reshape(3 * 8, -1)
+    torch.testing.assert_close(groups.mean(1), torch.zeros(24), atol=1e-5, rtol=0)
+    torch.testing.assert_close(groups.var(1, unbiased=False), torch.ones(24), atol=1e-4, rtol=0)
+    images = torch.randn(4, 3, 32, 32)
+    torch.testing.assert_close(net.train()(images)[:1], net.eval()(images[:1]))
 
 
 def test_the_last_layer_is_a_4x4_convolution() -> None:
@@ -82,9 +96,11 @@ def test_initial_weights(name: str) -> None:
     for layer in net.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             assert centred(layer.weight.detach(), 0.0, 0.02)
-        if isinstance(layer, nn.BatchNorm2d):
+        if isinstance(layer, nn.BatchNorm2d | nn.GroupNorm):
             scales.append(layer.weight.detach())
-            assert not layer.bias.any() and not layer.running_mean.any() and (layer.running_var == 1).all()  # type: ignore[union-attr]
+            assert not layer.bias.any()
+        if isinstance(layer, nn.BatchNorm2d):
+            assert not layer.running_mean.any() and (layer.running_var == 1).all()  # type: ignore[union-attr]
     assert centred(torch.cat(scales), 1.0, 0.02)
 
 
