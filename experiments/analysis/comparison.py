@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.analysis.statistics import LEVEL, Interval, holm
-from experiments.grids.names import decimals, is_share, metric_name, place_label
+from experiments.grids.names import decimals, is_share, metric_name, point_label
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class Comparison:
 
     def _where(self) -> str:
         """Return the point, and the test SNR and the seed where one stands for many, as the beginning of a sentence."""
-        words = [place_label(name, value) for name, value in self.point.items()]
+        words = point_label(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         tested = f"tested {self.tested}, " if self.tested else ""
-        return (f"at {', '.join(words)}, " if words else "") + tested + seed
+        return (f"at {words}, " if words else "") + tested + seed
 
     def _number(self, value: float) -> str:
         share = is_share(self.metric)

@@ -18,7 +18,7 @@ from experiments.grids.names import (
     is_share,
     metric_name,
     metric_unit,
-    place_label,
+    point_label,
     titled,
     value_label,
 )
@@ -106,7 +106,7 @@ class Sheet:
             [escape(value_label(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down
         ]
         names = [
-            escape(", ".join(map(place_label, self.columns, column)) or titled(metric_name(self.metric)))
+            escape(point_label(dict(zip(self.columns, column, strict=True))) or titled(metric_name(self.metric)))
             for column in across
         ]
         head = [escape(field_label(name)) for name in self.rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,8 @@ FIELDS = {
     "partition.ways": ("ways", ""),
     "partition.shots": ("shots", ""),
     "partition.beta": ("Dirichlet beta", ""),
+    "partition.classes": ("classes of a client", ""),
+    "partition.min_size": ("least images of a client", ""),
     "partition.fraction": ("part of the images", ""),
     "model.features": ("features", ""),
     "finish.epochs": ("epochs after the rounds", ""),
@@ -143,6 +145,15 @@ def place_label(field: str, value: Any) -> str:
         if field in NAMED
         else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}".lstrip()
     )
+
+
+def point_label(point: Mapping[str, Any]) -> str:
+    """Return a point of a study in words, such as "SNR 6 dB, ways 2".
+
+    Options that its partition or its channel does not have, None, are left out, unless all are None.
+    """
+    there = {name: value for name, value in point.items() if plain_text(value) != "None"} or point
+    return ", ".join(place_label(name, value) for name, value in there.items())
 
 
 def field_name(field: str) -> str:

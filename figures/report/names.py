@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.grids.names import FIELDS, place_label
+from experiments.grids.names import FIELDS, point_label
 from experiments.grids.words import number
 from experiments.sweeps.repeat import here
 
@@ -50,9 +50,7 @@ def heading(field: str) -> str:
 
 def placed(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
-    return ", ".join(
-        place_label(name, here(value) if isinstance(value, str) else value) for name, value in point.items()
-    )
+    return point_label({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
 def percent(value: Any) -> str:

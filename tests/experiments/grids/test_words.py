@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.base import Experiment, Grid, Variant
+from experiments.grids.names import point_label
 from experiments.grids.words import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
 from experiments.sweeps.request import Request, altered, asked, command
 from semcom.config import ConfigError, PartitionConfig, RunConfig
@@ -211,3 +212,13 @@ def test_requests_are_plain() -> None:
     assert asked("fedcl", 3, {"partition.scarce": [1]}, {"clients": [5]}) == Request(
         ("fedcl",), {"partition.scarce": (1,)}, asked(vary={"clients": (5,), "seed": (3,)}).axes
     )
+
+
+def test_a_point_is_named_without_the_options_that_it_does_not_have() -> None:
+    """Not those of another partition; a channel called "none" is no missing value, and a lone None stays."""
+    dirichlet = {"partition.kind": "dirichlet", "partition.beta": 0.1, "partition.classes": None}
+    assert point_label(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
+    owned = {"partition.kind": "pathological", "partition.beta": float("nan"), "partition.classes": 2}
+    assert point_label(owned) == "partition pathological, classes of a client 2"
+    assert point_label({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
+    assert point_label({"partition.beta": None}) == "Dirichlet beta none" and point_label({}) == ""
