@@ -52,7 +52,7 @@ FEDCOSR_FIG7 = Drawing(
     "fedcosr-fig7",
     "fedcosr-fig7",
     Plot(kind="lines", x="partition.fraction", facet=KIND),
-    shows=("partition.fraction", KIND, "partition.beta", "partition.classes"),
+    shows=("partition.fraction", KIND, "partition.beta", "partition.classes", "partition.min_size"),
 )
 """Fig. 7 of FedCoSR."""
 FEDCOSR_FIG8 = Drawing("fedcosr-fig8", "fedcosr-fig8", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))

@@ -101,7 +101,7 @@ def dcgan_narrow(channels: int, features: int, size: int = 32) -> nn.Module:
 
 
 def dcgan_narrow_groupnorm(channels: int, features: int, size: int = 32) -> nn.Module:
-    """`dcgan_narrow` with GroupNorm in the place of BatchNorm: clients share no statistics of each other's images.
+    """`dcgan_narrow` with GroupNorm for BatchNorm: clients share no statistics of their images.
 
     Averaged BatchNorm fits no client where clients have other classes (Hsieh et al., ICML 2020).
     """

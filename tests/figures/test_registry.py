@@ -26,10 +26,11 @@ def source(
     return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figures=(figure,) if figure else ())
 
 
-def test_every_experiment_has_a_figure_of_its_axis_or_none() -> None:
+def test_every_experiment_has_a_figure_of_its_axis_or_none_at_every_scale() -> None:
     for name in EXPERIMENTS.names():
-        for found in drawings_of(EXPERIMENTS.get(name)):
-            assert found.experiment == name and EXPERIMENTS.get(name).axis in found.places
+        for scale in (entry := EXPERIMENTS.get(name)).scales:
+            for found in drawings_of(entry, scale):
+                assert found.experiment == name and entry.axis in found.places
     assert drawings_of(source(None)) == []
 
 
