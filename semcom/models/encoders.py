@@ -142,7 +142,7 @@ def cnn_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
 
 
 def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:
-    """`cnn` without the ReLU at its end, as the texts of FedCoSR and FedCRL have it (there with k = 128).
+    """`cnn` without the ReLU at its end, as FedCoSR's and FedCRL's texts have it (there with k = 128).
 
     "Each CNN includes a convolution operation, a ReLU activation, and a max-pooling step. The output of the second CNN
     is flattened and passed through a FC layer with k output features", which the head's one layer maps to the classes.
@@ -156,7 +156,7 @@ def cnn_linear_dropout(channels: int, features: int, size: int = 32) -> nn.Modul
 
 
 def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
-    """Four 3x3 convolutions of 64 filters, with BatchNorm, ReLU and 2x2 max-pooling: FedBABU's network.
+    """Four 3x3 convolutions of 64 filters, with BatchNorm, ReLU and 2x2 max-pool: FedBABU's network.
 
     (Oh, Kim, Yun, ICLR 2022.) Of images of 32x32 pixels they leave 2x2x64 = 256 numbers. The paper's fully-connected
     layer is its predictor, here the head. With 256 features nothing lies between the two, and with a linear head this
