@@ -27,7 +27,7 @@ The table prints stride 2 for the last one too, between maps of the same size.
 
 
 def mobilenet(channels: int, features: int) -> nn.Module:
-    """MobileNetV2 (Sandler et al., CVPR 2018), random weights, and a layer from 1280 numbers to features.
+    """MobileNetV2 (Sandler et al., CVPR 2018), random weights, and a layer from 1280 to features.
 
     The initial weights are torchvision's. Its dropout of 0.2 belongs to the classifier, which the head is here, so it
     is left out. The depthwise filters start so small that features are tiny (1e-10) in evaluation mode until BatchNorm
@@ -42,7 +42,7 @@ def mobilenet(channels: int, features: int) -> nn.Module:
 
 @ends_in(LAYERS[-1][0])
 def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
-    """MobileNet of 2017 (Howard et al., arXiv:1704.04861), of width 1.0, up to its pool, of 1024 features.
+    """MobileNet of 2017 (Howard et al., arXiv:1704.04861), width 1.0, up to its pool, 1024 features.
 
     A 3x3 convolution to 32 channels, then 13 separable ones: a 3x3 filter for each channel, and a 1x1 convolution. Each
     of the 27 has BatchNorm and ReLU behind it. With a linear head this is the network of that paper, with initial

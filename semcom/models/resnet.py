@@ -40,13 +40,13 @@ def resnet34(channels: int, features: int) -> nn.Module:
 
 @ends_in(POOLED)
 def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
-    """ResNet-18 up to its pool, of 512 features: with a linear head the network of He et al., CVPR 2016."""
+    """ResNet-18 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
     return _for_small_images(torchvision_resnet18(weights=None), channels, None)
 
 
 @ends_in(POOLED)
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
-    """ResNet-34 up to its pool, of 512 features: with a linear head the network of He et al., CVPR 2016."""
+    """ResNet-34 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
     return _for_small_images(torchvision_resnet34(weights=None), channels, None)
 
 
