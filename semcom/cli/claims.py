@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli import flags
+from semcom.config import ConfigError
 from semcom.files import at_home, write_atomically
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class ClaimsFlags:
     """File in which the whole scorecard is written (None: none)."""
     html: str | None = None
     """File in which it is written as a page that needs no network (None: none)."""
+    table: str | None = None
+    """Print this table of a paper, such as fedcosr-table2, beside ours and nothing else (None: none)."""
 
 
 def claims(words: list[str]) -> None:
@@ -35,6 +38,9 @@ def claims(words: list[str]) -> None:
     from experiments.claims.scorecard import page, scorecard
 
     wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
+    if wanted.table is not None:
+        _table(wanted)
+        return
     frame = scorecard(at_home(wanted.results), wanted.paper)
     if wanted.csv is not None:
         print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
@@ -42,6 +48,23 @@ def claims(words: list[str]) -> None:
         print(f"page: {write_atomically(at_home(wanted.html), page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print(frame)
+
+
+def _table(wanted: ClaimsFlags) -> None:
+    """Print a table of a paper beside ours, or write its numbers.
+
+    Raises:
+        ConfigError: flags of the scorecard are given too, or there is no such table, or nothing of it has been run.
+    """
+    from experiments.claims.beside import beside, text
+
+    if wanted.paper is not None or wanted.html is not None:
+        raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
+    frame = beside(wanted.table or "", at_home(wanted.results))
+    if wanted.csv is not None:
+        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+    else:
+        print(text(frame))
 
 
 def _print(frame: pd.DataFrame) -> None:

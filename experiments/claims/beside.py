@@ -1,0 +1,112 @@
+"""A table of a paper beside ours: both accuracies of each method, and how far the two orders of methods agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+from scipy import stats
+
+from channels.registry import unknown
+from experiments import papers
+from experiments.analysis.statistics import t_interval
+from experiments.analysis.table import markdown
+from experiments.claims.claim import fits
+from experiments.claims.evidence import Evidence, Key, command, evidence
+from experiments.grids.names import value_label
+from semcom.config import ConfigError
+
+FEWEST = 4
+"""Methods without which a rank correlation says nothing."""
+MEAN = "averaged"
+"""The row of a paper's table that is the mean of the others."""
+
+
+def beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
+    """Return the numbers of a paper's table, each beside ours.
+
+    Args:
+        item: name of a table, such as fedcosr-table2.
+        folder: that holds results of sweeps, <experiment>-<scale>; those that come with the package are read too.
+
+    Returns:
+        A row per cell of the columns that have been run: column, method, paper (as printed, %), ours (mean over seeds,
+        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale.
+
+    Raises:
+        ConfigError: the papers have no such table, or nothing of it has been run, or a column is several points of our
+            runs.
+    """
+    cells = pd.concat([papers.table(paper) for paper in papers.PAPERS])
+    tables = [name for name in cells["item"].unique() if "-table" in name and not papers.is_setting(name)]
+    if item not in tables:
+        raise ConfigError(f"table: {unknown(item, tables)}")
+    found = evidence([item], Path(folder))
+    rows = [] if found is None else list(_rows(cells[cells["item"] == item], found))
+    if not rows:
+        raise ConfigError(f"table: nothing of {item} has been run; {command(item)} does it")
+    return pd.DataFrame(rows)
+
+
+def _rows(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
+    """Yield the cells that have been run, column by column."""
+    points = papers.points()
+    for column, of in cells.groupby("column", sort=False):
+        here = points[(points["item"] == of["item"].iloc[0]) & (points["column"] == column)]
+        key = _point(str(column), here["at"].iloc[0], found)
+        if key is None:
+            continue
+        for row, value in of[["row", "value"]].itertuples(index=False):
+            ours = found.value(row, key, "accuracy")
+            if len(ours) and not pd.isna(value):
+                mean = t_interval(ours)
+                yield {
+                    **{"column": column, "method": row, "paper": value, "ours": mean.mean},
+                    **{"low": mean.low, "high": mean.high, "seeds": len(ours), "scale": found.scales[0]},
+                }
+
+
+def _point(column: str, at: str, found: Evidence) -> Key | None:
+    """Return the point of our runs at which a column stands; None where it has not been run."""
+    asked = papers.at(at)
+    keys = [key for key, place in found.places.items() if key[2] is None and fits(place, asked)]
+    if len(keys) > 1:
+        raise ConfigError(f"table: {column} is {len(keys)} points of our runs")
+    return keys[0] if keys else None
+
+
+def agreement(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return how far a paper's order of methods agrees with ours, a row per column with `FEWEST` methods or more.
+
+    Args:
+        frame: as `beside` returns it.
+
+    Returns:
+        Columns: column, methods (their number), rho (Spearman's rank correlation of the accuracies), p (two-sided, of
+        the hypothesis that the orders have nothing to do with each other).
+    """
+    rows = []
+    for column, of in frame[frame["method"] != MEAN].groupby("column", sort=False):
+        if len(of) >= FEWEST:
+            rho, p = stats.spearmanr(of["paper"], of["ours"])
+            rows.append({"column": column, "methods": len(of), "rho": float(rho), "p": float(p)})
+    return pd.DataFrame(rows, columns=["column", "methods", "rho", "p"])
+
+
+def text(frame: pd.DataFrame) -> str:
+    """Return both tables as Markdown: a row per method, two columns for each of the paper's, then the agreement."""
+    shown: dict[str, dict[str, str]] = {}
+    for cell in frame.to_dict("records"):
+        half = (cell["high"] - cell["low"]) / 2
+        ours = f"{cell['ours']:.1f}" + ("" if pd.isna(half) else f" ± {half:.1f}")
+        both = {f"{cell['column']}: paper": f"{cell['paper']:.1f}", f"{cell['column']}: ours": ours}
+        name = "Mean of the methods" if cell["method"] == MEAN else value_label("method", cell["method"])
+        shown.setdefault(name, {"Method": name}).update(both)
+    lines = pd.DataFrame(list(shown.values())).fillna("")
+    agreed = [
+        f"{each['column']}: Spearman's correlation {each['rho']:.2f} over {each['methods']} methods, p {each['p']:.2f}"
+        for each in agreement(frame).to_dict("records")
+    ]
+    what = f"Accuracy in %: the paper's, and ours at scale {frame['scale'].iloc[0]}; ±: 95 % intervals over seeds."
+    return "\n\n".join([what, markdown(lines), *(["\n".join(agreed)] if agreed else [])])
