@@ -58,6 +58,8 @@ def gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd
     """
     over, asked = str(plot.over), list(study.gains(str(plot.over), view=plot.view, metric=plot.y))
     for method, view in (also or {}).items():
+        if method not in study.variants:
+            continue
         of_view = study.gains(over, view={method: view}, metric=plot.y)
         at = max((i for i, one in enumerate(asked, 1) if one.first == method), default=0)
         asked[at:at] = [replace(one, first=f"{method} {view}") for one in of_view if one.first == method]

@@ -20,6 +20,8 @@ class Comparison:
     Attributes:
         first: the variant whose difference to the other one is given.
         second: the other one.
+        view_first: its view that is compared; nothing for its headline.
+        view_second: the same of the other one.
         point: varied field -> its value.
         metric: number of a view, or of a run, that is compared.
         tested: at which of several test SNRs the number is, in words; nothing where there is one.
@@ -43,6 +45,8 @@ class Comparison:
 
     first: str
     second: str
+    view_first: str
+    view_second: str
     point: Mapping[str, Any]
     metric: str
     tested: str
@@ -71,22 +75,30 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """The difference in words that can stand in a paper."""
-        where = self._where()
+        where, first, second = self._where(), *self._named()
         values = f"{self._value(self.mean_first)} against {self._value(self.mean_second)}"
         if self.supported:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
             amount = self._amount(abs(self.difference))
-            same = f"{amount} {more} accurate than {self.second}"
-            other = f"{amount} {size} in {metric_name(self.metric)} than {self.second}"
-            claim = f"{self.first} is {same if self.metric == 'accuracy' else other}"
+            same = f"{amount} {more} accurate than {second}"
+            other = f"{amount} {size} in {metric_name(self.metric)} than {second}"
+            claim = f"{first} is {same if self.metric == 'accuracy' else other}"
         else:
-            claim = f"no difference between {self.first} and {self.second} can be told"
+            claim = f"no difference between {first} and {second} can be told"
             values += f", difference {self._amount(self.difference)}"
         text = f"{where}{claim} ({values}; {self._interval()}).{self._clients()}"
         return text if not where and self.supported else text[0].upper() + text[1:]  # a name stays as it is
 
     def __str__(self) -> str:
         return self.sentence
+
+    def _named(self) -> tuple[str, str]:
+        """Return the two variants, each with its view where that was asked for."""
+        first, second = (
+            f"{name} ({view})" if view else name
+            for name, view in ((self.first, self.view_first), (self.second, self.view_second))
+        )
+        return first, second
 
     def _interval(self) -> str:
         """Return the interval in words, and what it is over."""
@@ -105,9 +117,8 @@ class Comparison:
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
         ties = f", and equal for {self.ties}" if self.ties else ""
-        count = (
-            f" With {self.first} the accuracy is higher for {self.wins} of {pairs} {several}{ties}." if pairs else ""
-        )
+        higher = f" With {self._named()[0]} the accuracy is higher for {self.wins} of {pairs} {several}{ties}."
+        count = higher if pairs else ""
         one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
         return count + one
 

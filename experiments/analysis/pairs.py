@@ -53,8 +53,13 @@ def compare(
     Holm's correction is over all of them.
 
     Raises:
-        ConfigError: no point has both variants of a pair, or there is no such view or metric.
+        ConfigError: no point has both variants of a pair, there is no such view or metric, or a view is that of a
+            variant which is not compared.
     """
+    compared = dict.fromkeys(name for pair in pairs for name in pair)
+    for name in view if isinstance(view, Mapping) else ():
+        if name not in compared:
+            raise ConfigError(f"view: {name!r} is not compared; {', '.join(compared)} are")
     made = []
     for first, second in pairs:
         of_pair = [
@@ -88,6 +93,8 @@ def _one(
     return Comparison(
         first=first,
         second=second,
+        view_first=views[0] or "",
+        view_second=views[1] or "",
         point=point,
         metric=metric,
         tested=first_test(metric, (run.tests for of in runs for run in of)),

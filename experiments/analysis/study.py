@@ -178,7 +178,7 @@ class Study:
         second: str,
         *,
         at: Mapping[str, Any] | None = None,
-        view: str | None = None,
+        view: pairs.Views = None,
         metric: str = "accuracy",
     ) -> Comparison:
         """Return the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
@@ -187,7 +187,8 @@ class Study:
             first: a variant.
             second: another one.
             at: field -> value, see `where`: it has to leave one point of the study.
-            view: name of a view (None: the headline of each run).
+            view: name of a view (None: the headline of each run); or variant -> view, where those that are not named
+                have their headline.
             metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB); without a
                 view, also one of the run, such as clusters.knn_purity or seconds.train.
 
@@ -205,7 +206,7 @@ class Study:
         variants: Sequence[str] | None = None,
         *,
         at: Mapping[str, Any] | None = None,
-        view: str | None = None,
+        view: pairs.Views = None,
         metric: str = "accuracy",
     ) -> Comparisons:
         """Return the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
@@ -224,7 +225,7 @@ class Study:
         Args:
             over: the variant that is subtracted.
             at: as of `compare`; there may be several points.
-            view: as of `compare`; or variant -> view, where those that are not named have their headline.
+            view: as of `compare`.
             metric: as of `compare`.
 
         Raises:

@@ -46,7 +46,8 @@ class CompareFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose accuracies are compared (None: the first one of each method, its headline)."""
+    """View whose accuracies are compared, or one of a method, such as fedcosr=trained (several: separated by commas;
+    None: the first one of each method, its headline)."""
     metric: str = "accuracy"
     """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB); without
     a view, also one of the run, such as clusters.knn_purity or seconds.train."""
@@ -92,7 +93,7 @@ def compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
-    found = study.compare_all([first, second], at=read_at(wanted.at), view=wanted.view, metric=wanted.metric)
+    found = study.compare_all([first, second], at=read_at(wanted.at), view=read_view(wanted.view), metric=wanted.metric)
     print(found)
     if wanted.csv is not None:
         print(f"table: {write_atomically(at_home(wanted.csv), found.frame.to_csv(index=False))}")
@@ -122,6 +123,23 @@ def read_at(words: Sequence[str]) -> dict[str, list[str]]:
         if not equals or not name or not values:
             raise ConfigError(f"at: {word!r} is not field=value, such as channel.snr_db=10")
         found[name] = values.split(",")
+    return found
+
+
+def read_view(words: str | None) -> str | dict[str, str] | None:
+    """Return a view, or method -> view of words such as fedcosr=trained,fedala=trained.
+
+    Raises:
+        ConfigError: they are neither.
+    """
+    if words is None or "=" not in words:
+        return words
+    found = dict[str, str]()
+    for word in words.split(","):
+        name, _, view = word.partition("=")
+        if not name or not view or name in found:
+            raise ConfigError(f"view: {word!r} in {words!r} is not METHOD=VIEW, or is there twice")
+        found[name] = view
     return found
 
 

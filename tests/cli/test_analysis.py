@@ -83,8 +83,12 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
     assert lines == [*str(study.compare_all(["fedcl", "fedavg"])).splitlines(), "table: out.csv"]
     assert lines[0].startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate than fedavg")
     assert pd.read_csv("out.csv")["difference"].tolist() == pytest.approx([0.105, 0.105])
-    one = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --metric worst10 --view personal")
-    assert one == [str(study.compare("fedcl", "fedavg", at={"channel.snr_db": 9}, metric="worst10"))]
+    one = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --metric worst10 --view fedavg=personal")
+    of_view = study.compare("fedcl", "fedavg", at={"channel.snr_db": 9}, metric="worst10", view={"fedavg": "personal"})
+    assert one == [str(of_view)] and "between fedcl and fedavg (personal) can" in one[0]
+    both = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --view personal")
+    assert " fedcl (personal) is 10.5 percentage points more accurate than fedavg (personal) (" in both[0]
+    assert " With fedcl (personal) the accuracy is higher for" in both[0]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,9 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
         ("results s more", "'more' is not expected here; flags begin with --"),
         ("results s --what everything", "what: "),
         ("results s --what confusion", "confusion: no run of the study kept its matrices; repeat runs with "),
+        ("compare s fedcl fedavg --view fedprox=personal", "view: 'fedprox' is not compared; fedcl, fedavg are"),
+        ("compare s fedcl fedavg --view fedcl=personal,fedcl", "view: 'fedcl' in 'fedcl=personal,fedcl' is not METHOD"),
+        ("compare s fedcl fedavg --view fedcl=own", "view: fedcl has no view 'own'; it has personal"),
         ("compare s fedcl fedavg --metric acc", "metric: fedcl has no 'acc'; it has accuracy, accuracy_std, "),
     ],
 )
