@@ -42,7 +42,7 @@ def _done(study: Study) -> list[Stored]:
 
 def by_setting(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds, with clients per round and local epochs as one field, `setting`."""
-    cells = study.along([SHARE, EPOCHS]).mean(["variant", ALPHA, SHARE, EPOCHS])
+    cells = study.along([SHARE, EPOCHS]).mean(["variant", ALPHA, SHARE, EPOCHS], metric=plot.y)
     settings = [f"C {number(float(c))}, E {e}" for c, e in zip(cells[SHARE], cells[EPOCHS], strict=True)]
     cells.insert(0, SETTING, settings)
     return cells.drop(columns=[SHARE, EPOCHS])
@@ -51,7 +51,7 @@ def by_setting(study: Study, plot: Plot) -> pd.DataFrame:
 TABLE1 = Drawing(
     name="repper-table1",
     experiment="repper-table1",
-    plot=Plot(kind="dots", x="variant", hue=ALPHA, facet=SETTING),
+    plot=Plot(kind="dots", x="variant", y="last", hue=ALPHA, facet=SETTING),
     numbers=by_setting,
     shows=(ALPHA, SHARE, EPOCHS),
 )

@@ -118,6 +118,11 @@ class Claim:
         )
 
     @property
+    def of_accuracy(self) -> bool:
+        """True if it is about accuracies, or about differences of them."""
+        return DERIVED.get(self.metric, self.metric) == "accuracy"
+
+    @property
     def along(self) -> bool:
         """True if it is about points along its axis together."""
         return self.metric in ("fall", "spread") or self.relation in ("falls_with", "rises_with")

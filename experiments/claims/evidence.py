@@ -26,9 +26,11 @@ from semcom.config import ConfigError
 LOG = logging.getLogger(__name__)
 COMMITTED = Path(__file__).parents[1] / "results"
 """Where the archives of studies lie that come with the package."""
+LAST = "last"
+"""The accuracy after the last round, or after the stage that follows it."""
 SCALES = ("paper", "small")
 """Scales whose results are evidence, the better first; a smoke test is none."""
-PERCENT = ("accuracy", "accuracy_std", "worst10")
+PERCENT = ("accuracy", "accuracy_std", "worst10", LAST)
 """Metrics of a view that are parts of 1."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
 """Numbers that experiments leave in summaries under the names of their metrics."""
@@ -46,6 +48,8 @@ class Evidence:
         scales: the scales of the studies.
         dashes: False: a method without numbers has not been run.
         stands: field -> what of it stands for the paper's values at these scales, in words.
+        ended: items of which some method has a last stage, and one test, after it: the accuracies of all their methods
+            are those of the end, as a mean over earlier rounds would be held against it.
     """
 
     dashes = False
@@ -55,6 +59,7 @@ class Evidence:
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
         self.stands: dict[str, str] = {}
+        self.ended = {item for item, (_, each) in studies.items() if any(map(_has_last_stage, each.stored))}
         self._runs: dict[Key, list[Stored]] = {}
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
@@ -81,6 +86,7 @@ class Evidence:
             each = [self.value(name, key, metric) for name in sorted(there)]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
+        metric = LAST if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
         found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
@@ -150,6 +156,11 @@ def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
 
 
+def _has_last_stage(run: Stored) -> bool:
+    """Return whether a run was tested after a stage that follows its last round."""
+    return "finish" in (run.summary or {})
+
+
 def _parts(run: Stored) -> Iterator[Part]:
     """Yield the parts of a run of which its summary has numbers."""
     summary = run.summary or {}
@@ -174,7 +185,7 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
-    if metric == "accuracy" and joined:
+    if metric in ("accuracy", LAST) and joined:
         found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
     elif metric in PERCENT:
         found = 100 * value_of(run, view, metric)

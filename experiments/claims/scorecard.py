@@ -153,6 +153,9 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     known = [one for one in judged if one.seeds]
     least = min(known, key=_favour) if known else None
     stands = [found.stands[field] for field in read.asked if field in found.stands] if found is not None else []
+    ends = found.ended & set(claim["item"].split()) if found is not None and known else set()
+    if ends and read.of_accuracy:
+        more.append("accuracies are those of the end, where all methods are tested")
     mean, low, high = _shown(read, least) if least else (math.nan,) * 3
     return {
         "id": claim["id"],

@@ -234,12 +234,12 @@ def test_fedcrc() -> None:
         for seed in range(3):
             of = {"seed": seed, "data.name": data, "partition.kind": kind, "partition.beta": beta, "hyper.tau": 0.99}
             for variant, common, own in (("fedcrc", 0.52, 0.60), ("fedavg", 0.50, 0.0), ("fedbabu", 0.52, 0.0)):
-                views = {"views.global.accuracy": common + seed / 1000 * (variant == "fedcrc")}
-                mine = {"views.personal.accuracy": own, "views.own_body.accuracy": own + 0.1 + seed / 1000}
+                views = {"views.global.last": common + seed / 1000 * (variant == "fedcrc")}
+                mine = {"views.personal.last": own, "views.own_body.last": own + 0.1 + seed / 1000}
                 new = {"new_clients.global.accuracy": common + seed / 1000 * (variant == "fedcrc")}
                 rows.append({"variant": variant, "accuracy": common, **of, **views, **mine, **new})
             for variant in ("fedper", "fedrep"):
-                rows.append({"variant": variant, **of, "views.personal.accuracy": 0.65 + seed / 1000})
+                rows.append({"variant": variant, **of, "views.personal.last": 0.65 + seed / 1000})
     frame = pd.DataFrame(rows)
     found = said(module.of_fedcrc_table1(frame))
     for place in ("mnist beta 0.1", "cifar10 equal"):

@@ -17,7 +17,8 @@ from experiments.claims.scorecard import decide, judge, scorecard, seeds_needed
 from experiments.grids.fields import set_fields
 from experiments.store.archive import pack
 from semcom.cli import main as cli
-from semcom.config import ConfigError, DataConfig, FinishConfig
+from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
+from semcom.data.partitions import Dirichlet
 from tests.experiments.studies import config, line, scored, simple, write
 
 
@@ -307,6 +308,34 @@ def test_settings_of_variants_are_no_places(tmp_path: Path) -> None:
     assert len(whole) == 2 and all(
         len(found.value(name, key, "accuracy")) for key in whole for name in ("repper", "fedavg")
     )
+
+
+def test_where_one_method_is_tested_at_the_end_all_are(tmp_path: Path) -> None:
+    """FedAvg has 40 % in round 3 and 60 % in round 4, RepPer 55 % after its last stage: 5 points less, not 5 more."""
+    division = PartitionConfig("dirichlet", options=Dirichlet.Options(beta=1.0))
+
+    def of_method(name: str, seed: int) -> RunConfig:
+        of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
+        share = dataclasses.replace(of.train, participation=0.4, local_epochs=5)
+        return dataclasses.replace(of, partition=division, train=share)
+
+    for seed in range(3):
+        lines = [line(3, {"personal": scored([0.4] * 20)}), line(4, {"personal": scored([0.6 + 0.001 * seed] * 20)})]
+        write(tmp_path / "repper-table1-small" / f"a{seed}", of_method("fedavg", seed), lines)
+    alone = evidence(["repper-table1"], tmp_path)
+    assert alone is not None and not alone.ended  # without RepPer the mean of the last evaluations, as everywhere
+    (key,) = (key for key in alone.places if key[2] is None)
+    assert alone.value("fedavg", key, "accuracy").tolist() == pytest.approx([50, 50.05, 50.1])
+    for seed in range(3):
+        after = line(5, {"personal": scored([0.55] * 20)})
+        write(tmp_path / "repper-table1-small" / f"r{seed}", of_method("repper", seed), [line(4)], finish=after)
+    found = evidence(["repper-table1"], tmp_path)
+    assert found is not None and found.ended == {"repper-table1"}
+    (key,) = (key for key in found.places if key[2] is None)
+    assert found.value("fedavg", key, "accuracy").tolist() == pytest.approx([60, 60.1, 60.2])
+    assert found.value("repper", key, "accuracy").tolist() == pytest.approx([55] * 3)
+    row = scorecard(tmp_path, "repper").set_index("id").loc["repper-table1-best"]
+    assert row["ours"] == pytest.approx(-5.1) and "those of the end" in row["note"]
 
 
 def test_a_formula_is_met_within_two_hundredths_of_it() -> None:
