@@ -28,6 +28,13 @@ SMALL_GAIN = 3.0
 """Points that methods without a common encoder are said not to gain."""
 MAP = ("partition.ways", "partition.shots")
 """The fields of collaboration's places: m, q."""
+CHANNEL = "channel.kind"
+COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
+"""Methods with personal encoders under a common decoder, as the view `personal` has them."""
+SAME_ORDER = 0.8
+"""Rank correlation above which two orders of methods are said to be the same."""
+LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
+"""Points that exchange over the air is said to cost at least, and at most."""
 
 
 def hypotheses(path: Path | str) -> pd.DataFrame:
@@ -217,6 +224,56 @@ def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}
 
 
+def of_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
+    losses: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
+    for number in ("at", "among_own_at"):
+        lost = {
+            name: of_view(frame, name, f"views.personal.{number}.10", [CHANNEL])
+            - of_view(frame, name, f"views.personal.{number}.-5", [CHANNEL])
+            for name in ("local", *COMMON_DECODER)
+        }
+        losses[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
+    title = "under a common decoder more is lost in noise than with local training"
+    for name, more in losses["at"].items():
+        for channel, values in more.groupby(CHANNEL, sort=False):
+            yield decided(title, f"{name}, {channel}", values)
+    g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1) for of in losses.values())
+    for channel, values in (h - g / 2).groupby(CHANNEL, sort=False):
+        yield decided("what it loses more is knowing the classes: h - g / 2", str(channel), values, above=False)
+    of_methods = by_seed(frame, "at.10", [CHANNEL]).drop(columns="fedcrl")
+    for channel in ("rayleigh", "ofdm"):
+        rho = of_methods.loc["awgn"].corrwith(of_methods.loc[channel], axis=1, method="spearman")
+        yield decided(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
+
+
+def of_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what exchange over the air costs methods that average encoders, and those that do not."""
+    found = by_seed(frame, "at.10", ["air.parameters"])
+    lost = found.loc["ideal"] - found.loc["analog"]
+    for name in ("fedavg", "fedper", "fedrep"):
+        title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
+        yield decided(title, name, lost[name], LARGE_LOSS)
+    for name in ("fedproto", "fedgh", "lg_fedavg"):
+        title = f"it costs less than {SMALL_LOSS:g} points where they are not"
+        yield decided(title, name, lost[name], SMALL_LOSS, above=False)
+
+
+def of_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether common encoders gain over `local` with several classes, and less in noise."""
+    several = frame[frame["partition.ways"] > 3]
+    gains = {}
+    for snr in (10, 0):
+        found = by_seed(several, f"at.{snr}", ["partition.ways"])
+        for name in ("fedper", "fedrep"):
+            gains[name, snr] = (found[name] - found["local"]).groupby("seed").mean()
+    for (name, snr), gain in gains.items():
+        yield decided("a common encoder gains with several classes", f"{name}, {snr} dB", gain)
+    for name in ("fedper", "fedrep"):
+        difference = gains[name, 0] - gains[name, 10]
+        yield decided("it gains less in noise", f"{name}, 0 dB minus 10 dB", difference, above=False)
+
+
 def of_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's models are above those of the other methods, at each division, at the end of training."""
     frame = frame.assign(division=_divisions(frame))
@@ -260,6 +317,9 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-encoder": of_encoder,
     "letter-unseen": of_unseen,
     "collaboration": of_collaboration,
+    "wireless-snr": of_wireless_snr,
+    "wireless-exchange": of_wireless_exchange,
+    "wireless-heterogeneity": of_wireless_heterogeneity,
     "fedcrc-table1": of_fedcrc_table1,
     "fedcrc-table2": of_fedcrc_table2,
     "fedcrc-table3": of_fedcrc_table3,
@@ -268,7 +328,7 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
 
 
 def _tell(path: str) -> None:
-    print(markdown(hypotheses(path).map(lambda v: f"{v:z.1f}" if isinstance(v, float) else str(v))))
+    print(markdown(hypotheses(path).map(lambda v: f"{v:z.2f}" if isinstance(v, float) else str(v))))
 
 
 if __name__ == "__main__":

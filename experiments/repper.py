@@ -29,8 +29,8 @@ epochs for 10 and 10 for 20, and 5 of FedRep's head for 10; and heads that are t
 defaults, since 10 epochs of so few images do not train them. Of Table 1 it has C 0.4, and C 0.2 and 0.8 for E 5, where
 alpha is 100 or 1; of Table 2 CIFAR-10; its two networks in Table 4 are others than the paper's, so no claim about these
 is held against them. Fig. 6 needs CIFAR-100 and has no such scale. RepPer is tested once, after its last stage, the
-others in the last ten rounds too, so that figures and claims have `last`, the accuracy at the end, of all. At scale `smoke` five clients divide the
-digits.
+others in the last ten rounds too, so that figures and claims have `last`, the accuracy at the end, of all. At scale
+`smoke` five clients divide the digits.
 """
 
 from __future__ import annotations

@@ -226,6 +226,77 @@ def test_where_sharing_pays() -> None:
     assert most == [f"q {q}: 21 of 22 methods gain less than 1 point, 1 gain" for q in (5, 30)]
 
 
+def test_a_common_decoder_in_noise_and_the_order_of_methods() -> None:
+    """Local loses 20 points from 10 to -5 dB, FedCL 31, LG-FedAvg 26, FedGH 20; told the classes 20, 21, 21 and 20."""
+    lost = {"local": 0.20, "fedcl": 0.30, "lg_fedavg": 0.25, "fedgh": 0.195, "fedper": 0.2, "fedcrl": 0.9}
+    told = {"local": 0.20, "fedcl": 0.20, "lg_fedavg": 0.20, "fedgh": 0.20, "fedper": 0.2, "fedcrl": 0.9}
+    rows = []
+    for channel, order in (("awgn", [1, 2, 3, 4, 5]), ("rayleigh", [1, 2, 3, 4, 5]), ("ofdm", [5] * 5)):
+        for variant, place in zip(lost, [*order, 9], strict=True):
+            for seed in range(3):
+                swapped = {4: 5, 5: 4}.get(place, place) if channel == "rayleigh" and seed == 2 else place
+                high, more = 0.5 + swapped / 100, (seed + 1) * 0.005 * (variant in ("fedcl", "lg_fedavg", "fedgh"))
+                at = {"at.10": high, "at.-5": high - lost[variant] - more}
+                among = {"among_own_at.10": high, "among_own_at.-5": high - told[variant] - more}
+                numbers = {f"views.personal.{name}": value for name, value in {**at, **among}.items()}
+                if channel == "ofdm":  # one seed has the order of AWGN, two have it the other way round
+                    step = list(lost).index(variant) / 1000 * (1 if seed == 0 else -1)
+                    numbers["views.personal.at.10"] += step
+                    numbers["views.personal.at.-5"] += step
+                rows.append({"variant": variant, "seed": seed, "view": "personal", "channel.kind": channel, **numbers})
+    found = said(module.of_wireless_snr(pd.DataFrame(rows)))
+    title = "under a common decoder more is lost in noise than with local training"
+    for channel in ("awgn", "rayleigh", "ofdm"):
+        assert found[title, f"fedcl, {channel}"] == (11.0, SUPPORTED)
+        assert found[title, f"lg_fedavg, {channel}"] == (6.0, SUPPORTED)
+        assert found[title, f"fedgh, {channel}"] == (0.5, OPEN)
+        # g is (11 + 6 + 0.5) / 3 = 5.83, h the mean of 1, 1 and 1, seeds half a point apart.
+        assert found["what it loses more is knowing the classes: h - g / 2", channel] == (
+            pytest.approx(1 - 17.5 / 6, abs=1e-5),
+            SUPPORTED,
+        )
+    # Of five methods, without fedcrl, two change places in one seed: there rho is 1 - 6 (1 + 1) / (5 (25 - 1)) = 0.9.
+    title = "the order of methods is that over AWGN: rho above 0.8"
+    assert found[title, "rayleigh"] == (pytest.approx(2.9 / 3, abs=1e-6), SUPPORTED)
+    assert found[title, "ofdm"] == (pytest.approx(-1 / 3, abs=1e-6), OPEN)
+
+
+def test_what_exchange_over_the_air_costs() -> None:
+    """FedAvg loses 10 points, FedPer 5, FedRep 2; FedProto 1, FedGH 2, LG-FedAvg 4; seeds are 0.1 apart."""
+    lost = {"fedavg": 0.1, "fedper": 0.05, "fedrep": 0.02, "fedproto": 0.01, "fedgh": 0.02, "lg_fedavg": 0.04}
+    rows = [
+        {"variant": "local", "seed": s, "view": "a", "air.parameters": "ideal", "views.a.at.10": 0.5} for s in (0, 1)
+    ]
+    for variant, loss in lost.items():
+        for seed in range(3):
+            of = {"variant": variant, "seed": seed, "view": "a"}
+            rows.append({**of, "air.parameters": "ideal", "views.a.at.10": 0.5})
+            rows.append({**of, "air.parameters": "analog", "views.a.at.10": 0.5 - loss - (seed - 1) / 1000})
+    found = said(module.of_wireless_exchange(pd.DataFrame(rows)))
+    title = "exchange over the air costs more than 5 points where encoders are averaged"
+    answers = {"fedavg": (10.0, SUPPORTED), "fedper": (5.0, OPEN), "fedrep": (2.0, REFUTED)}
+    assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
+    title = "it costs less than 2 points where they are not"
+    answers = {"fedproto": (1.0, SUPPORTED), "fedgh": (2.0, OPEN), "lg_fedavg": (4.0, REFUTED)}
+    assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
+
+
+def test_what_common_encoders_gain_with_a_radio() -> None:
+    """FedPer gains 10 points at 10 dB and 4 at 0 dB with 5 and 10 classes, FedRep none; with 3 classes both lose 40."""
+    rows = []
+    for m in (3, 5, 10):
+        for variant, gains in (("local", (0, 0)), ("fedper", (0.1, 0.04)), ("fedrep", (0, 0))):
+            for seed in range(3):
+                more = (seed - 1) / 1000 * (variant != "local") - 0.4 * (m == 3 and variant != "local")
+                at = {"views.a.at.10": 0.5 + gains[0] + more, "views.a.at.0": 0.4 + gains[1] + 2 * more}
+                rows.append({"variant": variant, "seed": seed, "view": "a", "partition.ways": m, **at})
+    found = said(module.of_wireless_heterogeneity(pd.DataFrame(rows)))
+    title = "a common encoder gains with several classes"
+    assert found[title, "fedper, 10 dB"] == (10.0, SUPPORTED) and found[title, "fedrep, 0 dB"] == (0.0, OPEN)
+    assert found[title, "fedper, 0 dB"] == (4.0, SUPPORTED)
+    assert found["it gains less in noise", "fedper, 0 dB minus 10 dB"] == (-6.0, SUPPORTED)
+
+
 def test_fedcrc() -> None:
     """Its global model is 2 points above FedAvg's and level with FedBABU's, its personal ones below FedPer's."""
     divisions = (("mnist", "dirichlet-client", 0.1), ("cifar10", "iid", math.nan))
