@@ -135,6 +135,7 @@ LETTER_ENCODER = Experiment(
     variants=IN_SETTINGS,
     scales=each_scale(_encoder, ("small", "paper")),
     axis="partition.shots",
+    figures=("letter-encoder",),
 )
 """Why the map and that of `collaboration` differ."""
 LETTER_UNSEEN = Experiment(

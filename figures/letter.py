@@ -12,6 +12,7 @@ from experiments.analysis.sheet import intervals
 from experiments.analysis.study import Study
 from experiments.grids.names import METHODS
 from experiments.letter_lead import STATED, effects, titled, told
+from experiments.letter_regime import COMPARED, SETTINGS, in_setting
 from experiments.letter_regime import PLACE as FIELDS
 from figures.base import Drawing, Plot
 from figures.gain import OVER, gains
@@ -141,3 +142,52 @@ LETTER_REGIME_USES = Drawing(
     finish=gained,
 )
 """The same over what crosses the air."""
+
+
+# Where a common encoder gains -----------------------------------------------------------------------------------------
+
+SETTING = "setting"
+
+
+def in_settings(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return what each method gains over local training in the same setting, a row for each setting, method and place.
+
+    Returns:
+        Columns: place, setting, variant, mean, low, high (as a fraction of 1), n (seeds).
+
+    Raises:
+        ConfigError: two methods of a setting have not both finished a seed.
+    """
+    _, *methods = COMPARED
+    rows = [
+        {PLACE: f"{one.point[FIELDS[0]]:g} images of a class", SETTING: setting, "variant": method.name}
+        | {"mean": one.difference, "low": one.low, "high": one.high, "n": len(one.seeds)}
+        for setting in SETTINGS
+        for method in methods
+        for one in study.compare_all([in_setting(method.name, setting), in_setting("local", setting)])
+    ]
+    return pd.DataFrame(rows).sort_values(PLACE, key=lambda names: names.str.split().str[0].astype(int), kind="stable")
+
+
+def level_with_local(figure: Figure, cells: pd.DataFrame) -> None:
+    """Draw a line where nothing is gained."""
+    for axes in figure.axes:
+        axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
+        axes.set_xlabel("Gain over Local (points)")
+        axes.set_ylabel("")
+
+
+LETTER_ENCODER = Drawing(
+    "letter-encoder",
+    "letter-encoder",
+    Plot(kind="dots", x=SETTING, y=LEAD, hue="variant", facet=PLACE),
+    numbers=in_settings,
+    caption=lambda cells, plot: (
+        "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
+        f"percentage points, paired by seed; {intervals(cells, 'bars')}. The first setting is that of the figure "
+        "letter-regime, 'all four' that of collaboration but for its map; the others change one thing of the first."
+    ),
+    shows=FIELDS,
+    finish=level_with_local,
+)
+"""What a common encoder gains in each setting."""

@@ -33,6 +33,7 @@ FIGURES: Registry[AnyFigure] = Registry(
         "fedcrl-table2": "figures.named:FEDCRL_TABLE2",
         "fedcrl-tsne": "figures.named:FEDCRL_TSNE",
         "letter-ablation": "figures.named:LETTER_ABLATION",
+        "letter-encoder": "figures.letter:LETTER_ENCODER",
         "letter-encoders": "figures.named:LETTER_ENCODERS",
         "letter-fig2a": "figures.named:LETTER_FIG2A",
         "letter-fig2b": "figures.named:LETTER_FIG2B",

@@ -1,4 +1,8 @@
-"""The figure of FedCL's lead: its numbers are the leads, its lines the letter's, its rings what effects can be told."""
+"""The figures of FedCL's lead and of common encoders.
+
+The numbers of the first are leads, its lines the letter's, its rings what effects can be told; those of the second are
+gains in one setting each.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ import pytest
 import semcom
 from experiments.analysis.sheet import Sheet
 from experiments.letter_lead import BASE
+from experiments.letter_regime import COMPARED, SETTINGS, in_setting
 from figures import style
-from figures.letter import LETTER_LEAD, leads, stated
+from figures.letter import LETTER_ENCODER, LETTER_LEAD, in_settings, leads, level_with_local, stated
 from figures.panels import drawn
-from semcom.config import ConfigError, run_hash
+from semcom.config import ConfigError, PartitionConfig, run_hash
 from tests.experiments.studies import config, line, scored, write
 from tests.experiments.test_letter_lead import frame
 
@@ -90,3 +95,39 @@ def test_without_a_pair_there_is_nothing_to_draw() -> None:
         ConfigError, match=r"^results: FedCL and another arm have not both finished a run of any level$"
     ):
         leads(study({f"fedcl | {BASE}": [0.6]}), LETTER_LEAD.plot)
+
+
+def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
+    """The n-th setting has n points more for all; FedPer gains 3 points there with 5 images, and loses 1 with 100."""
+    gains = {("fedper", 5): 0.03, ("fedper", 100): -0.01}
+    variants = {}
+    for n, setting in enumerate(SETTINGS):
+        for method in COMPARED:
+            for q in (5, 100):
+                for seed in range(2):
+                    division = PartitionConfig(options={"ways": 3, "shots": q})
+                    of = config(method.method, seed, snr=float(n), partition=division)
+                    accuracy = (
+                        0.5 + n / 100 + gains.get((method.name, q), 0.0) + seed * 0.001 * (method.name != "local")
+                    )
+                    write(tmp_path / run_hash(of), of, [line(4, {"personal": scored([accuracy])})])
+                    variants[run_hash(of)] = in_setting(method.name, setting)
+    about = {"experiment": "letter-encoder", "scale": "small", "command": "z", "variants": variants}
+    (tmp_path / "sweep.json").write_text(json.dumps(about))
+    cells = in_settings(semcom.study(tmp_path), LETTER_ENCODER.plot)
+    assert list(dict.fromkeys(cells["place"])) == ["5 images of a class", "100 images of a class"]
+    found = cells.set_index(["variant", "place", "setting"])["mean"]
+    for setting in SETTINGS:
+        assert found["fedper", "5 images of a class", setting] == pytest.approx(0.0305)
+        assert found["fedper", "100 images of a class", setting] == pytest.approx(-0.0095)
+        assert found[COMPARED[-1].name, "5 images of a class", setting] == pytest.approx(0.0005)
+    with style.ieee():
+        figure = drawn(cells, LETTER_ENCODER.plot)
+        level_with_local(figure, cells)
+    few, many = figure.axes
+    assert [text.get_text() for text in few.get_yticklabels()][::-1] == list(SETTINGS), "the map's on top"
+    assert few.get_xlabel() == many.get_xlabel() == "Gain over Local (points)"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "FedPer",
+        COMPARED[-1].name.replace("fedcl", "FedCL"),
+    ]
