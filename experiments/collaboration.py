@@ -58,6 +58,6 @@ COLLABORATION = Experiment(
     variants=ALL,
     scales=each_scale(_grid),
     axis="partition.shots",
-    figures=("collaboration",),
+    figures=("collaboration", "collaboration-ways"),
 )
 """The map of where sharing pays."""

@@ -19,10 +19,11 @@ Scale `small` has MNIST and CIFAR-10, a quarter of the images (120 or 140 for tr
 epoch, where the paper has about ten), 80 rounds of one local epoch with the rate falling at 40 and 60, and 64 features,
 which take a layer more than the paper's network has. A client takes part eight times, half of them at the full rate.
 FedRep's heads have two epochs a round there, in the paper's proportion to E, and FedBABU's fine-tuning, which the paper
-does not report, one. Table I has beta 0.1 alone, at which FedPer collapses in the paper and FedRep wins on CIFAR-10,
-and equal divisions of CIFAR-10; Table III the first and the last tau, beta 0.1 and equal divisions, and six seeds; Fig.
-3 20 rounds. FedCRC-Per has each client's head on the newest mean of the bodies (view `personal`); `own_body` has it on
-the body that it was trained with.
+does not report, one. There a global head, which takes one epoch of three steps, moves far less than in the paper, so
+that FedCRC stays close to FedBABU, which it is with tau 1. Table I has beta 0.1 alone, at which FedPer collapses in the
+paper and FedRep wins on CIFAR-10, and equal divisions of CIFAR-10; Table III the first and the last tau, beta 0.1 and
+equal divisions, and six seeds; Fig. 3 20 rounds. FedCRC-Per has each client's head on the newest mean of the bodies
+(view `personal`); `own_body` has it on the body that it was trained with.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ LETTER_LEAD = Experiment(
     variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
     scales=each_scale(_grid, ("small", "paper")),
     axis="seed",
-    figures=("letter-lead",),
+    figures=("letter-lead", "letter-lead-large"),
 )
 """The screening of docs/protocol.md."""
 

@@ -10,6 +10,9 @@ Over the air, methods are shown by different models: most average an encoder, an
 which no client has (the view `received` has it as the client receives it); FedALA with the model as received; FedProto,
 FedGH, Ditto, pFedMe and FedAMP with the client's own, trained on what was received.
 
+Numbers are those of the end of training (`last`): fine-tuned methods and RepPer are tested there alone, and a mean over
+earlier rounds would be held against it.
+
 Scale `small`: 20 clients, 20 rounds, 20 test images of a class per client, three seeds. Scale `paper`: 60 rounds, 100
 test images, five seeds.
 """
@@ -74,7 +77,7 @@ def _exchange(scale: str) -> Grid:
 def _heterogeneity(scale: str) -> Grid:
     vary = {
         ("partition.ways", "partition.shots"): WAYS[scale],
-        "channel.test_snr_db": (10.0, 0.0),
+        "channel.test_snr_db": SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
     return Grid(base(scale), vary)
@@ -102,7 +105,7 @@ WIRELESS_EXCHANGE = Experiment(
 """All methods over one channel, with what they exchange on the air too; `wireless-snr` has its error-free runs too."""
 WIRELESS_HETEROGENEITY = Experiment(
     name="wireless-heterogeneity",
-    title="All methods against classes per client at constant data, trained at 10 dB, tested at 10 and 0 dB",
+    title="All methods against classes per client at constant data, trained at 10 dB",
     paper="none",
     variants=ALL,
     scales=each_scale(_heterogeneity),

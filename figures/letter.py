@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 
 import pandas as pd
@@ -11,11 +12,12 @@ from matplotlib.figure import Figure
 from experiments.analysis.sheet import intervals
 from experiments.analysis.study import Study
 from experiments.grids.names import METHODS
-from experiments.letter_lead import STATED, effects, titled, told
+from experiments.letter_lead import BASE, STATED, effects, titled, told
 from experiments.letter_regime import COMPARED, SETTINGS, in_setting
 from experiments.letter_regime import PLACE as FIELDS
 from figures.base import Drawing, Plot
 from figures.gain import OVER, gains
+from figures.style import line_styles
 from semcom.config import ConfigError
 
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
@@ -88,6 +90,48 @@ LETTER_LEAD = Drawing(
     finish=stated,
 )
 """The figure of the screening."""
+
+
+LARGE = 5.0
+"""Points by which a level changes one of the leads, to be shown on the first page."""
+LONGEST = 30
+"""Characters of a line of a level's name there."""
+
+
+def large(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return `leads` of the base, and of the levels that change one of the two leads by `LARGE` points or more."""
+    cells = leads(study, plot)
+    far = cells[cells[DOUBTLESS] & (100 * cells["effect"].abs() >= LARGE)]
+    return cells[cells[LEVEL].isin([BASE, *far[LEVEL]])].reset_index(drop=True)
+
+
+def stated_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
+    """Draw lines at the letter's leads, in the colours of the rivals, and name them."""
+    (axes,) = figure.axes
+    axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
+    for look, values in zip(line_styles(len(STATED)), STATED.values(), strict=True):
+        for value, style in zip(values, (":", "--"), strict=True):
+            axes.axvline(value / 100, color=look["color"], linewidth=0.9, linestyle=style, zorder=1.9)
+    names = [textwrap.fill(text.get_text(), LONGEST) for text in axes.get_yticklabels()]
+    axes.set_yticks(axes.get_yticks(), names, linespacing=0.9)
+    axes.set_xlabel("Lead of FedCL (points)")
+    axes.set_ylabel("")
+
+
+LETTER_LEAD_LARGE = Drawing(
+    "letter-lead-large",
+    "letter-lead",
+    Plot(kind="dots", x=LEVEL, y=LEAD, hue=RIVAL),
+    numbers=large,
+    caption=lambda cells, plot: (
+        "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
+        f"of letter-lead that change one of the two by {LARGE:g} points or more; {intervals(cells, 'bars')}, paired. "
+        "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
+    ),
+    shows=("seed",),
+    finish=stated_in_colours,
+)
+"""The same in one column: what matters most."""
 
 
 # Where FedCL helps ----------------------------------------------------------------------------------------------------

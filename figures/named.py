@@ -6,10 +6,7 @@ import pandas as pd
 
 from experiments.analysis.study import Study
 from experiments.analysis.table import means
-from figures import gain
 from figures.base import Drawing, Plot
-from figures.gain import GAIN
-from figures.heatmap import HEATMAP
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
 KIND, DATA = "partition.kind", "data.name"
@@ -93,50 +90,6 @@ FEDCRC_FIG1 = Drawing(
 )
 """Fig. 1 of FedCRC."""
 
-FIRST_VIEWS = "Each method by its first view (FedBABU and FedCRC: the global model)."
-LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}
-"""Methods whose first view is not yet a client's own model -> the view that is."""
-COLLABORATION = Drawing(
-    "collaboration",
-    "collaboration",
-    Plot(kind="gain", x="partition.shots", y="last", hue="variant", facet="partition.ways", over=gain.OVER),
-    numbers=lambda study, plot: gain.numbers(study, plot, LATER_VIEWS),
-    caption=lambda cells, plot: (
-        f"{GAIN.caption(cells, plot)} Each method by its first view. That of FedBABU and FedCRC is one model for all, "
-        "that of FedALA the one that training begins with; their other rows have what clients have made of these."
-    ),
-)
-"""What every method gains over local training."""
-WIRELESS_SNR = Drawing(
-    "wireless-snr",
-    "wireless-snr",
-    Plot(kind="heatmap", x=TEST_SNR, facet="channel.kind"),
-    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {FIRST_VIEWS}",
-    shows=(TEST_SNR, "channel.kind"),
-)
-"""All methods against test SNR over three channels, exchange free of errors."""
-WIRELESS_EXCHANGE = Drawing(
-    "wireless-exchange",
-    "wireless-exchange",
-    Plot(kind="heatmap", x=TEST_SNR, facet="air.parameters"),
-    caption=lambda cells, plot: " ".join(
-        (
-            HEATMAP.caption(cells, plot),
-            FIRST_VIEWS,
-            "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog): an averaged "
-            "encoder is then tested as the base station has it, which no client does.",
-        )
-    ),
-    shows=(TEST_SNR, "air.parameters"),
-)
-"""All methods against test SNR over AWGN, with exchange free of errors and over the air."""
-WIRELESS_HETEROGENEITY = Drawing(
-    "wireless-heterogeneity",
-    "wireless-heterogeneity",
-    Plot(kind="heatmap", x=WAYS, facet=TEST_SNR),
-    shows=(WAYS, "partition.shots", TEST_SNR),
-)
-"""All methods against classes per client, at two test SNRs."""
 # RepPer is tested once, after its last stage: at the end all methods are.
 REPPER_TABLE2 = Drawing(
     "repper-table2", "repper-table2", Plot(kind="dots", x="variant", y="last", hue="data.name", facet="partition.beta")

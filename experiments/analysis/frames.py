@@ -128,7 +128,7 @@ def confusion(found: Runs) -> Iterator[Row]:
 
 
 def snr(found: Runs) -> Iterator[Row]:
-    """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline.
+    """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline, and `last`.
 
     Without a list of test SNRs a run is tested at the one that it was trained at; where there is none, or several, it
     is NaN.
@@ -137,11 +137,14 @@ def snr(found: Runs) -> Iterator[Row]:
         for view, numbers in (run.summary or {}).get("views", {}).items():
             noisy = (run.summary or {}).get("snr_received_db", {}).get("test", math.nan) is not None
             trained = run.fields.get("channel.snr_db") if noisy else None
+            listed = CURVES["accuracy"] in numbers
             curves = {
-                name: numbers.get(at) or {trained: numbers[name]} for name, at in CURVES.items() if name in numbers
+                name: numbers.get(at, {}) if listed else {trained: numbers[name]}
+                for name, at in CURVES.items()
+                if name in numbers
             }
             for test in curves["accuracy"]:
-                found = {name: curve[test] for name, curve in curves.items()}
+                found = {name: curve[test] for name, curve in curves.items() if test in curve}
                 yield {"hash": run.hash, "view": view, "test_snr_db": _number(test), **found}
 
 

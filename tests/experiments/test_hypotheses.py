@@ -227,55 +227,68 @@ def test_where_sharing_pays() -> None:
 
 
 def test_a_common_decoder_in_noise_and_the_order_of_methods() -> None:
-    """Local loses 20 points from 10 to -5 dB, FedCL 31, LG-FedAvg 26, FedGH 20; told the classes 20, 21, 21 and 20."""
+    """Local loses 20 points from 10 to -5 dB, FedCL 31, LG-FedAvg 26, FedGH 20.5; told the classes 20 and 21.
+
+    Over OFDM FedCL and LG-FedAvg lose less than Local, so that there is nothing to explain.
+    """
     lost = {"local": 0.20, "fedcl": 0.30, "lg_fedavg": 0.25, "fedgh": 0.195, "fedper": 0.2, "fedcrl": 0.9}
-    told = {"local": 0.20, "fedcl": 0.20, "lg_fedavg": 0.20, "fedgh": 0.20, "fedper": 0.2, "fedcrl": 0.9}
     rows = []
-    for channel, order in (("awgn", [1, 2, 3, 4, 5]), ("rayleigh", [1, 2, 3, 4, 5]), ("ofdm", [5] * 5)):
-        for variant, place in zip(lost, [*order, 9], strict=True):
+    for channel in ("awgn", "rayleigh", "ofdm"):
+        for i, (variant, much) in enumerate(lost.items()):
+            common = variant in ("fedcl", "lg_fedavg", "fedgh")
             for seed in range(3):
-                swapped = {4: 5, 5: 4}.get(place, place) if channel == "rayleigh" and seed == 2 else place
-                high, more = 0.5 + swapped / 100, (seed + 1) * 0.005 * (variant in ("fedcl", "lg_fedavg", "fedgh"))
-                at = {"at.10": high, "at.-5": high - lost[variant] - more}
-                among = {"among_own_at.10": high, "among_own_at.-5": high - told[variant] - more}
+                # Over Rayleigh two neighbours change places in one seed, over OFDM the order is the other way round.
+                place = {3: 4, 4: 3}.get(i, i) if channel == "rayleigh" and seed == 2 else i
+                high, more = 0.5 + (-place if channel == "ofdm" else place) / 100, (seed + 1) * 0.005 * common
+                fall = much - 0.2 * (channel == "ofdm" and variant in ("fedcl", "lg_fedavg"))
+                at = {"last_at.10": high, "last_at.-5": high - fall - more}
+                among = {"among_own_at.10": high, "among_own_at.-5": high - 0.2 - more}
                 numbers = {f"views.personal.{name}": value for name, value in {**at, **among}.items()}
-                if channel == "ofdm":  # one seed has the order of AWGN, two have it the other way round
-                    step = list(lost).index(variant) / 1000 * (1 if seed == 0 else -1)
-                    numbers["views.personal.at.10"] += step
-                    numbers["views.personal.at.-5"] += step
                 rows.append({"variant": variant, "seed": seed, "view": "personal", "channel.kind": channel, **numbers})
     found = said(module.of_wireless_snr(pd.DataFrame(rows)))
     title = "under a common decoder more is lost in noise than with local training"
-    for channel in ("awgn", "rayleigh", "ofdm"):
+    for channel in ("awgn", "rayleigh"):
         assert found[title, f"fedcl, {channel}"] == (11.0, SUPPORTED)
         assert found[title, f"lg_fedavg, {channel}"] == (6.0, SUPPORTED)
         assert found[title, f"fedgh, {channel}"] == (0.5, OPEN)
         # g is (11 + 6 + 0.5) / 3 = 5.83, h the mean of 1, 1 and 1, seeds half a point apart.
-        assert found["what it loses more is knowing the classes: h - g / 2", channel] == (
-            pytest.approx(1 - 17.5 / 6, abs=1e-5),
-            SUPPORTED,
-        )
+        assert found["(reported: what is lost more, mean of the three)", f"{channel}, among own: h"][0] == 1.0
+        half = found["that is knowing the classes: h - g / 2", channel]
+        assert half == (pytest.approx(1 - 17.5 / 6, abs=1e-5), SUPPORTED)
+    assert found[title, "fedcl, ofdm"] == (-9.0, REFUTED)
+    g = found["(reported: what is lost more, mean of the three)", "ofdm, among ten classes: g"]
+    assert g[0] == pytest.approx((-9 - 14 + 0.5) / 3, abs=1e-5)
+    assert found["that is knowing the classes: h - g / 2", "ofdm"][1] == OPEN, "no loss to be explained"
     # Of five methods, without fedcrl, two change places in one seed: there rho is 1 - 6 (1 + 1) / (5 (25 - 1)) = 0.9.
-    title = "the order of methods is that over AWGN: rho above 0.8"
-    assert found[title, "rayleigh"] == (pytest.approx(2.9 / 3, abs=1e-6), SUPPORTED)
-    assert found[title, "ofdm"] == (pytest.approx(-1 / 3, abs=1e-6), OPEN)
+    title = "the order of methods is that over AWGN: rho above 0.95"
+    assert found[title, "rayleigh"] == (pytest.approx(2.9 / 3, abs=1e-6), OPEN)
+    assert found[title, "ofdm"][0] == -1.0
+    assert found["(reported: rho between two seeds over AWGN)", ""][0] == 1.0
 
 
 def test_what_exchange_over_the_air_costs() -> None:
-    """FedAvg loses 10 points, FedPer 5, FedRep 2; FedProto 1, FedGH 2, LG-FedAvg 4; seeds are 0.1 apart."""
+    """As received FedAvg loses 10 points, FedPer 5, FedRep 2, half of it with the base station's encoder.
+
+    FedProto loses 1, FedGH 2, LG-FedAvg 4; seeds are 0.1 apart.
+    """
     lost = {"fedavg": 0.1, "fedper": 0.05, "fedrep": 0.02, "fedproto": 0.01, "fedgh": 0.02, "lg_fedavg": 0.04}
     rows = [
-        {"variant": "local", "seed": s, "view": "a", "air.parameters": "ideal", "views.a.at.10": 0.5} for s in (0, 1)
+        {"variant": "local", "seed": s, "view": "a", "air.parameters": "ideal", "views.a.last_at.10": 0.5}
+        for s in (0, 1)
     ]
     for variant, loss in lost.items():
+        averaged = variant in ("fedavg", "fedper", "fedrep")
         for seed in range(3):
             of = {"variant": variant, "seed": seed, "view": "a"}
-            rows.append({**of, "air.parameters": "ideal", "views.a.at.10": 0.5})
-            rows.append({**of, "air.parameters": "analog", "views.a.at.10": 0.5 - loss - (seed - 1) / 1000})
+            rows.append({**of, "air.parameters": "ideal", "views.a.last_at.10": 0.5})
+            analog = {"views.a.last_at.10": 0.5 - loss / (1 + averaged) - (seed - 1) / 1000}
+            received = {"views.received.last_at.10": 0.5 - loss - (seed - 1) / 1000} if averaged else {}
+            rows.append({**of, "air.parameters": "analog", **analog, **received})
     found = said(module.of_wireless_exchange(pd.DataFrame(rows)))
     title = "exchange over the air costs more than 5 points where encoders are averaged"
     answers = {"fedavg": (10.0, SUPPORTED), "fedper": (5.0, OPEN), "fedrep": (2.0, REFUTED)}
     assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
+    assert found["(reported: with the base station's encoder)", "fedavg"][0] == 5.0
     title = "it costs less than 2 points where they are not"
     answers = {"fedproto": (1.0, SUPPORTED), "fedgh": (2.0, OPEN), "lg_fedavg": (4.0, REFUTED)}
     assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
@@ -288,7 +301,7 @@ def test_what_common_encoders_gain_with_a_radio() -> None:
         for variant, gains in (("local", (0, 0)), ("fedper", (0.1, 0.04)), ("fedrep", (0, 0))):
             for seed in range(3):
                 more = (seed - 1) / 1000 * (variant != "local") - 0.4 * (m == 3 and variant != "local")
-                at = {"views.a.at.10": 0.5 + gains[0] + more, "views.a.at.0": 0.4 + gains[1] + 2 * more}
+                at = {"views.a.last_at.10": 0.5 + gains[0] + more, "views.a.last_at.0": 0.4 + gains[1] + 2 * more}
                 rows.append({"variant": variant, "seed": seed, "view": "a", "partition.ways": m, **at})
     found = said(module.of_wireless_heterogeneity(pd.DataFrame(rows)))
     title = "a common encoder gains with several classes"
@@ -315,9 +328,11 @@ def test_fedcrc() -> None:
     found = said(module.of_fedcrc_table1(frame))
     for place in ("mnist beta 0.1", "cifar10 equal"):
         assert found["FedCRC's global model is above fedavg", place] == (2.1, SUPPORTED)
-        assert found["FedCRC's global model is above fedbabu", place] == (0.1, OPEN)
+        assert found["FedCRC's global model is level with fedbabu", place] == (0.1, SUPPORTED)
         assert found["FedCRC's personal model is above fedper", place] == (-5.1, REFUTED)
         assert found["FedCRC's own_body model is above fedrep", place][0] == 5.0
+        assert found["FedCRC's personal model is above its global one", place] == (7.9, SUPPORTED)
+    assert found["FedCRC's global model is above fedavg", "mean over the divisions"] == (2.1, SUPPORTED)
     skewed = frame[frame["partition.kind"] == "dirichlet-client"]
     assert said(module.of_fedcrc_table2(skewed)) == {
         ("on new clients FedCRC is above FedAvg", "beta 0.1"): (2.1, SUPPORTED)

@@ -18,7 +18,17 @@ from experiments.analysis.sheet import Sheet
 from experiments.letter_lead import BASE
 from experiments.letter_regime import COMPARED, SETTINGS, in_setting
 from figures import style
-from figures.letter import LETTER_ENCODER, LETTER_LEAD, in_settings, leads, level_with_local, stated
+from figures.letter import (
+    LETTER_ENCODER,
+    LETTER_LEAD,
+    LETTER_LEAD_LARGE,
+    in_settings,
+    large,
+    leads,
+    level_with_local,
+    stated,
+    stated_in_colours,
+)
 from figures.panels import drawn
 from semcom.config import ConfigError, PartitionConfig, run_hash
 from tests.experiments.studies import config, line, scored, write
@@ -72,6 +82,35 @@ def test_leads_lines_and_rings() -> None:
     assert ring.get_xdata() == pytest.approx([0.06])
     names = {text.get_text(): place for text, place in zip(ours.get_yticklabels(), ours.get_yticks(), strict=True)}
     assert ring.get_ydata() == [names["power: free"]] and names["base"] == max(names.values()), "the base on top"
+
+
+def test_the_first_page_has_the_levels_that_change_a_lead_most() -> None:
+    """Free power takes 10, 11 and 12 points of the lead over FedAvg; no centroids change one of both by 2 at most."""
+    found = study(
+        {
+            f"fedcl | {BASE}": [0.60, 0.62, 0.64],
+            f"fedproto | {BASE}": [0.58, 0.60, 0.62],
+            f"fedavg | {BASE}": [0.40, 0.42, 0.44],
+            "fedcl | power: free": [0.55, 0.56, 0.57],
+            "fedproto | power: free": [0.53, 0.54, 0.55],
+            "fedavg | power: free": [0.45, 0.47, 0.49],
+            "fedcl | centroids: none": [0.58, 0.60, 0.62],
+        }
+    )
+    cells = large(found, LETTER_LEAD_LARGE.plot)
+    assert list(zip(cells["rival"], cells["level"], strict=True)) == [
+        (f"Lead over {rival}", level) for rival in ("FedProto", "FedAvg") for level in (BASE, "power: free")
+    ]
+    assert cells["mean"].tolist() == pytest.approx([0.02, 0.02, 0.2, 0.09])
+    with style.ieee():
+        figure = drawn(cells, LETTER_LEAD_LARGE.plot)
+        stated_in_colours(figure, cells)
+    (axes,) = figure.axes
+    stated_at = {(round(line.get_xdata()[0], 6), line.get_linestyle()): line.get_color() for line in axes.lines}
+    blue, red = style.COLORS[:2]
+    for value, dashes, colour in ((0.1275, ":", blue), (0.2509, "--", blue), (0.3855, ":", red), (0.6624, "--", red)):
+        assert stated_at[value, dashes] == colour
+    assert axes.get_xlabel() == "Lead of FedCL (points)" and figure.get_size_inches()[0] == style.WIDTH
 
 
 def test_a_study_has_the_readings_too(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_headline_is_the_mean_over_the_last_evaluations() -> None:
     assert got["accuracy_std"] == pytest.approx(0.025) and got["worst10"] == pytest.approx(0.45)
     assert got["at"] == pytest.approx({"low": 0.225})
     assert got["best"] == 1.0 and got["best_round"] == 1 and got["last"] == pytest.approx(0.7)
+    assert got["last_at"] == pytest.approx({"low": 0.45}), "of the last evaluation alone"
 
 
 def test_headline_averages_what_else_the_last_evaluations_have() -> None:
@@ -78,4 +79,4 @@ def test_headline_averages_what_else_the_last_evaluations_have() -> None:
 def test_headline_of_a_short_run() -> None:
     got = headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
     assert got["accuracy"] == pytest.approx(0.3) and got["best_round"] == 20 and got["last"] == 0.2
-    assert "at" not in got
+    assert "at" not in got and "last_at" not in got

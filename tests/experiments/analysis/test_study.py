@@ -235,6 +235,8 @@ def test_snr_is_the_list_or_the_one_of_the_run(tmp_path: Path) -> None:
     table = semcom.study(tmp_path).snr
     found = {seed: dict(zip(of["test_snr_db"], of["accuracy"], strict=True)) for seed, of in table.groupby("seed")}
     assert found[0] == {10.0: 0.5, -3.0: pytest.approx(0.35)} and found[1] == {6.0: 0.625}
+    last = table[table["seed"] == 0].set_index("test_snr_db")["last"]
+    assert last.to_dict() == {10.0: 0.5, -3.0: pytest.approx(0.4)}, "of the last round alone"
     assert all(math.isnan(snr) for seed in (2, 3) for snr in found[seed]), "several SNRs, and a link without noise"
 
 

@@ -1,0 +1,159 @@
+"""Figures of all 23 methods: what each gains over local training without a radio, and its accuracy over the air.
+
+Numbers are those of the end of training, where methods with a last stage are tested too, and a method whose first view
+is not yet a client's own model has a second row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from experiments.analysis.pairs import value_of
+from experiments.analysis.statistics import LEVEL, holm, t_interval
+from experiments.analysis.study import Study
+from experiments.grids.grid import TEST_SNR
+from experiments.grids.names import TEST
+from experiments.store.stored import Stored
+from figures import gain, heatmap
+from figures.base import Drawing, Plot
+from figures.gain import GAIN, OVER
+from figures.heatmap import HEATMAP
+from semcom.config import ConfigError
+
+WAYS, SHOTS = "partition.ways", "partition.shots"
+LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}
+"""Methods whose first view is not yet a client's own model -> the view that is."""
+TWIN = "fedcrl"
+"""The method that is another one of the study (`fedcosr`) at scale `small`, by another name."""
+VIEWS = (
+    "Each method by its first view. That of FedBABU and FedCRC is one model for all, that of FedALA the one that "
+    "training begins with; their other rows have what clients have made of these."
+)
+
+COLLABORATION = Drawing(
+    "collaboration",
+    "collaboration",
+    Plot(kind="gain", x=SHOTS, y="last", hue="variant", facet=WAYS, over=OVER),
+    numbers=lambda study, plot: gain.numbers(study, plot, LATER_VIEWS),
+    caption=lambda cells, plot: f"{GAIN.caption(cells, plot)} {VIEWS}",
+)
+"""What every method gains over local training."""
+
+
+def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the gains over one method, of each seed the mean over the numbers of images: a row per method and ways.
+
+    Returns:
+        Columns: variant, partition.ways, mean, low, high (95 % interval over seeds; fractions of 1), n, interval,
+        p_holm (after Holm's correction over all cells), supported.
+
+    Raises:
+        ConfigError: a method is not finished at some place where another one is.
+    """
+    rows = [
+        {"variant": name, **{field: run.fields.get(field) for field in (WAYS, SHOTS, "seed")}, "value": value}
+        for run in study.stored
+        if run.status == "done" and run.variant != TWIN
+        for name, value in _of_views(run, plot.y)
+    ]
+    wide = pd.DataFrame(rows).pivot(index=[WAYS, SHOTS, "seed"], columns="variant", values="value")
+    if wide.isna().any(axis=None):
+        raise ConfigError(f"results: {wide.columns[wide.isna().any()][0]} is not finished at every place")
+    known = [row for name in study.variants for row in (name, f"{name} {LATER_VIEWS.get(name)}")]
+    order = [name for name in known if name in wide and name != plot.over]
+    gains = wide[order].sub(wide[str(plot.over)], axis=0).groupby([WAYS, "seed"]).mean()
+    found = [
+        {"variant": name, WAYS: ways, "n": len(values), **vars(t_interval(values.to_numpy()))}
+        for name in order
+        for ways, values in gains[name].groupby(WAYS)
+    ]
+    cells = pd.DataFrame(found).assign(interval=f"paired t over {wide.index.get_level_values('seed').nunique()} seeds")
+    cells["p_holm"] = holm(cells["p"])
+    cells["supported"] = cells["p_holm"] < 1 - LEVEL
+    return cells.drop(columns="p")
+
+
+def _of_views(run: Stored, metric: str) -> list[tuple[str, float]]:
+    """Return a number of a run's headline, and of its later view where it has one, by the names of their rows."""
+    later = LATER_VIEWS.get(run.variant)
+    own = [(f"{run.variant} {later}", value_of(run, later, metric))] if later else []
+    return [(run.variant, value_of(run, None, metric)), *own]
+
+
+COLLABORATION_WAYS = Drawing(
+    "collaboration-ways",
+    "collaboration",
+    Plot(kind="gain", x=WAYS, y="last", hue="variant", over=OVER),
+    numbers=by_ways,
+    caption=lambda cells, plot: (
+        f"{GAIN.caption(cells, plot)} Of each seed the mean over 5 and 30 images of a class. {VIEWS} FedCRL is left "
+        "out: at this scale it is FedCoSR."
+    ),
+    shows=(WAYS, SHOTS),
+)
+"""The same in one column: the mean over the numbers of images."""
+
+
+# Over the air ---------------------------------------------------------------------------------------------------------
+
+
+def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the numbers of a heatmap, with a row for the later view of a method below that of its first one."""
+    parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
+    for name in study.variants:
+        own = study.where({"variant": name})
+        parts.append(heatmap.numbers(own, plot))
+        if name in LATER_VIEWS:
+            of_view = heatmap.numbers(own, replace(plot, view=LATER_VIEWS[name]))
+            parts.append(of_view.assign(variant=f"{name} {LATER_VIEWS[name]}"))
+    return pd.concat(parts, ignore_index=True)
+
+
+WIRELESS_SNR = Drawing(
+    "wireless-snr",
+    "wireless-snr",
+    Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="channel.kind"),
+    numbers=at_the_end,
+    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
+    shows=(TEST_SNR, "channel.kind"),
+)
+"""All methods against test SNR over three channels, exchange free of errors."""
+WIRELESS_EXCHANGE = Drawing(
+    "wireless-exchange",
+    "wireless-exchange",
+    Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="air.parameters"),
+    numbers=at_the_end,
+    caption=lambda cells, plot: " ".join(
+        (
+            HEATMAP.caption(cells, plot),
+            VIEWS,
+            "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog). An averaged "
+            "encoder is shown as the base station has it, which no client does: what a client receives is noisier. "
+            "Fine-tuning and RepPer's heads, after the last round, begin with the base station's encoder too.",
+        )
+    ),
+    shows=(TEST_SNR, "air.parameters"),
+)
+"""All methods against test SNR over AWGN, with exchange free of errors and over the air."""
+SHOWN = (10.0, 0.0)
+"""Test SNRs in dB of the figure against classes; runs have more, as they are those of another study too."""
+
+
+def at_two_snrs(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return `at_the_end` at the test SNRs that are shown, the higher one first."""
+    cells = at_the_end(study, plot)
+    shown = cells[cells[TEST].isin(SHOWN)]
+    return shown.sort_values(TEST, ascending=False, kind="stable", ignore_index=True)
+
+
+WIRELESS_HETEROGENEITY = Drawing(
+    "wireless-heterogeneity",
+    "wireless-heterogeneity",
+    Plot(kind="heatmap", x=WAYS, y="last", hue="variant", facet=TEST),
+    numbers=at_two_snrs,
+    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
+    shows=(WAYS, SHOTS, TEST_SNR),
+)
+"""All methods against classes per client, at two test SNRs."""

@@ -1,0 +1,56 @@
+"""docs/reproduction.md against the stored results: how many claims hold, how many runs there were, and how long."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from experiments.claims.evidence import COMMITTED
+from experiments.claims.scorecard import scorecard
+from experiments.store.archive import stored_table
+
+PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text("utf-8")
+NAMES = {
+    "The FedCL letter": "fedcl-letter",
+    "FedCoSR": "fedcosr",
+    "FedCRL": "fedcrl",
+    "FedCRC": "fedcrc",
+    "RepPer": "repper",
+}
+
+
+def table(first: str) -> pd.DataFrame:
+    """Return the table of the page whose first column has this name."""
+    lines = PAGE[PAGE.index(f"\n| {first} |") + 1 :].split("\n\n")[0].splitlines()
+    header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return pd.DataFrame(rows, columns=header)
+
+
+def test_the_counts_of_claims_are_those_of_the_scorecard(tmp_path: Path) -> None:
+    found = scorecard(tmp_path)  # a folder without results of the user's own
+    counts = table("paper").set_index("paper").astype(int)
+    assert list(counts.index.map(NAMES)) == list(found["paper"].unique())
+    assert counts["claims"].sum() == len(found) == int(re.search(r"make (\d+) claims", PAGE)[1])  # type: ignore[index]
+    for name, row in counts.iterrows():
+        of = found.loc[found["paper"] == NAMES[str(name)], "state"].value_counts()
+        assert row.drop("claims").to_dict() == {state: of.get(state, 0) for state in counts.columns[1:]}, name
+        assert row["claims"] == of.sum()
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in table("item").to_dict("records") if row["runs"]], ids=lambda r: r["item"]
+)
+def test_runs_and_hours_are_those_of_the_archives(row: dict[str, str]) -> None:
+    frames = [stored_table(COMMITTED / f"{name}-small.zip") for name in re.findall(r"`([^`]+)`", row["item"])]
+    assert int(row["runs"]) == sum(len(frame) for frame in frames)
+    seconds = sum(frame.filter(regex=r"^seconds\.").sum().sum() for frame in frames)
+    assert float(row["hours"]) == pytest.approx(seconds / 3600, abs=0.051)
+    assert all((frame["status"] == "done").all() for frame in frames), "the page says that none has failed"
+
+
+def test_every_stored_study_has_a_row() -> None:
+    told = {name for item in table("item")["item"] for name in re.findall(r"`([^`]+)`", item)}
+    assert told == {path.name.removesuffix("-small.zip") for path in COMMITTED.glob("*-small.zip")}
