@@ -38,6 +38,12 @@ METHODS = {
     "fedcl": "FedCL",
 }
 """Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
+ARMS = {
+    "fedcosr-without-la": "FedCoSR without LA",
+    "fedcosr-without-sep": "FedCoSR without Sep",
+    "fedcosr-without-crl": "FedCoSR without CRL",
+}
+"""Arm of a paper's figure that is a method without one of its parts -> its name there."""
 NAMED = ("method", "variant")
 """Fields whose values are shown without the field's name."""
 TEST = "test_snr_db"
@@ -131,6 +137,8 @@ def decimals(share: bool, halves: ArrayLike) -> int:
 
 def value_label(field: str, value: Any) -> str:
     """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
+    if field in NAMED and value in ARMS:
+        return ARMS[value]
     if field in NAMED:
         method, *rest = str(value).split(" ", maxsplit=1)
         return " ".join((METHODS.get(method, method), *rest))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments import papers
 from experiments.base import Experiment, Grid, Variant
-from experiments.grids.names import point_label
+from experiments.grids.names import ARMS, point_label, value_label
 from experiments.grids.words import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
 from experiments.sweeps.request import Request, altered, asked, command
 from semcom.config import ConfigError, PartitionConfig, RunConfig
@@ -222,3 +223,10 @@ def test_a_point_is_named_without_the_options_that_it_does_not_have() -> None:
     assert point_label(owned) == "partition pathological, classes of a client 2"
     assert point_label({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
     assert point_label({"partition.beta": None}) == "Dirichlet beta none" and point_label({}) == ""
+
+
+def test_arms_have_the_names_of_their_papers() -> None:
+    assert value_label("variant", "fedcosr-without-la") == "FedCoSR without LA"
+    assert value_label("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
+    assert value_label("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
+    assert set(ARMS) == {name for name in papers.OWN if name.startswith("fedcosr")}
