@@ -2,17 +2,19 @@
 
     python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
 
-prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, intervals are 95 %,
-Student's t over seeds, and nothing is corrected for the number of rows.
+prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, but for rank
+correlations (rho); intervals are 95 %, Student's t over seeds, and nothing is corrected for the number of rows.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from experiments.analysis.statistics import t_interval
@@ -68,7 +70,7 @@ def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> s
 
 
 def level(low: float, high: float, within: float = NEAR) -> str:
-    """Return what an interval says of a difference that is claimed to be none, to so many points."""
+    """Return what an interval says of a difference that is claimed to be 0, give or take some points."""
     return SUPPORTED if -within < low and high < within else REFUTED if low > within or high < -within else OPEN
 
 
@@ -104,6 +106,11 @@ def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str]
     values = [number_of(row, metric) for row in frame.to_dict("records")]
     wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
     return 100 * wide.astype(float)
+
+
+def over_places(values: pd.Series) -> pd.Series:
+    """Return the mean over places of each seed; NaN for a seed that lacks one."""
+    return values.unstack("seed").mean(skipna=False)
 
 
 def of_ablation(frame: pd.DataFrame) -> Iterator[Row]:
@@ -245,7 +252,7 @@ def of_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
     for name, values in more["last_at"].items():
         for channel, of_channel in values.groupby(CHANNEL, sort=False):
             yield decided(title, f"{name}, {channel}", of_channel)
-    g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1) for of in more.values())
+    g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
         lost = decided(
             "(reported: what is lost more, mean of the three)", f"{channel}, among ten classes: g", g[channel]
@@ -254,13 +261,15 @@ def of_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield decided("(reported: what is lost more, mean of the three)", f"{channel}, among own: h", h[channel])
         half = decided("that is knowing the classes: h - g / 2", channel, h[channel] - g[channel] / 2, above=False)
         yield half if lost["low"] > 0 else {**half, "answer": OPEN}
-    of_methods = by_seed(frame, "last_at.10", [CHANNEL]).drop(columns="fedcrl")
+    of_methods = by_seed(frame, "last_at.10", [CHANNEL]).drop(columns="fedcrl").dropna()
     over_awgn = of_methods.loc["awgn"]
-    others = {f"{one} and {other}": (one, other) for one, other in combinations(over_awgn.index, 2)}
-    between = pd.Series(
-        {name: over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for name, (one, other) in others.items()}
-    )
-    yield decided("(reported: rho between two seeds over AWGN)", "", between)
+    pairs = combinations(over_awgn.index, 2)
+    between = [over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for one, other in pairs]
+    ends = {"low": min(between, default=math.nan), "high": max(between, default=math.nan)}
+    yield {
+        **{"hypothesis": "(reported: rho of two seeds over AWGN, least to largest)", "place": ""},
+        **{"difference": float(np.mean(between)), **ends, "seeds": len(over_awgn), "answer": ""},
+    }
     for channel in ("rayleigh", "ofdm"):
         rho = over_awgn.corrwith(of_methods.loc[channel], axis=1, method="spearman")
         yield decided(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
@@ -288,7 +297,7 @@ def of_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     for snr in (10, 0):
         found = by_seed(several, f"last_at.{snr}", ["partition.ways"])
         for name in ("fedper", "fedrep"):
-            gains[name, snr] = (found[name] - found["local"]).groupby("seed").mean()
+            gains[name, snr] = over_places(found[name] - found["local"])
     for (name, snr), gain in gains.items():
         yield decided("a common encoder gains with several classes", f"{name}, {snr} dB", gain)
     for name in ("fedper", "fedrep"):
@@ -297,7 +306,7 @@ def of_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def of_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether FedCRC's models are above other ones, at each division and on average, at the end of training."""
+    """Yield whether FedCRC's models are above or level with others, at each division and on average, at the end."""
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
@@ -306,7 +315,7 @@ def of_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     def at_each(title: str, difference: pd.Series) -> Iterator[Row]:
         for division, values in difference.groupby("division", sort=False):
             yield decided(title, str(division), values)
-        yield decided(title, "mean over the divisions", difference.groupby("seed").mean())
+        yield decided(title, "mean over the divisions", over_places(difference))
 
     yield from at_each("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
     for row in at_each("FedCRC's global model is level with fedbabu", of("fedcrc", "global") - of("fedbabu", "global")):

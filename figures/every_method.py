@@ -26,7 +26,7 @@ WAYS, SHOTS = "partition.ways", "partition.shots"
 LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}
 """Methods whose first view is not yet a client's own model -> the view that is."""
 TWIN = "fedcrl"
-"""The method that is another one of the study (`fedcosr`) at scale `small`, by another name."""
+"""The method that is another one of the study (`fedcosr`), by another name."""
 VIEWS = (
     "Each method by its first view. That of FedBABU and FedCRC is one model for all, that of FedALA the one that "
     "training begins with; their other rows have what clients have made of these."
@@ -50,7 +50,7 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
         p_holm (after Holm's correction over all cells), supported.
 
     Raises:
-        ConfigError: a method is not finished at some place where another one is.
+        ConfigError: a method is not finished at some place where another one is, or the one that is subtracted is not.
     """
     rows = [
         {"variant": name, **{field: run.fields.get(field) for field in (WAYS, SHOTS, "seed")}, "value": value}
@@ -59,6 +59,8 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
         for name, value in _of_views(run, plot.y)
     ]
     wide = pd.DataFrame(rows).pivot(index=[WAYS, SHOTS, "seed"], columns="variant", values="value")
+    if plot.over not in wide:
+        raise ConfigError(f"results: no run of {plot.over} finished")
     if wide.isna().any(axis=None):
         raise ConfigError(f"results: {wide.columns[wide.isna().any()][0]} is not finished at every place")
     known = [row for name in study.variants for row in (name, f"{name} {LATER_VIEWS.get(name)}")]
@@ -69,7 +71,8 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
         for name in order
         for ways, values in gains[name].groupby(WAYS)
     ]
-    cells = pd.DataFrame(found).assign(interval=f"paired t over {wide.index.get_level_values('seed').nunique()} seeds")
+    seeds = wide.index.get_level_values("seed").nunique()
+    cells = pd.DataFrame(found).assign(interval=f"paired t over {seeds} seeds" if seeds > 1 else "there is one seed")
     cells["p_holm"] = holm(cells["p"])
     cells["supported"] = cells["p_holm"] < 1 - LEVEL
     return cells.drop(columns="p")
@@ -88,8 +91,8 @@ COLLABORATION_WAYS = Drawing(
     Plot(kind="gain", x=WAYS, y="last", hue="variant", over=OVER),
     numbers=by_ways,
     caption=lambda cells, plot: (
-        f"{GAIN.caption(cells, plot)} Of each seed the mean over 5 and 30 images of a class. {VIEWS} FedCRL is left "
-        "out: at this scale it is FedCoSR."
+        f"{GAIN.caption(cells, plot)} Of each seed the mean over the numbers of images of a class. {VIEWS} FedCRL is "
+        "left out, which is FedCoSR here."
     ),
     shows=(WAYS, SHOTS),
 )
@@ -102,7 +105,8 @@ COLLABORATION_WAYS = Drawing(
 def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the numbers of a heatmap, with a row for the later view of a method below that of its first one."""
     parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
-    for name in study.variants:
+    done = {run.variant for run in study.stored if run.status == "done"}
+    for name in (name for name in study.variants if name in done):
         own = study.where({"variant": name})
         parts.append(heatmap.numbers(own, plot))
         if name in LATER_VIEWS:

@@ -56,10 +56,9 @@ def stated(figure: Figure, cells: pd.DataFrame) -> None:
     marks: list[Artist] = []
     for axes, (rival, part) in zip(figure.axes, cells.groupby(RIVAL, sort=False), strict=True):
         axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
-        own = next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
         lines = [
             axes.axvline(value / 100, color="black", linewidth=0.9, linestyle=style, zorder=0)
-            for value, style in zip(own, (":", "--"), strict=True)
+            for value, style in zip(_stated(rival), (":", "--"), strict=True)
         ]
         far = part[part[DOUBTLESS]]
         ring = axes.plot(far["mean"], far[LEVEL].map(levels.index), "o", markersize=8, fillstyle="none", color="black")
@@ -67,6 +66,11 @@ def stated(figure: Figure, cells: pd.DataFrame) -> None:
         marks = [*ring, *lines]
     names = ["differs from the base", "the letter, 20 clients", "the letter, 9 dB"]
     figure.legend(marks, names, loc="outside upper center", ncols=3, frameon=False, borderpad=0.1)
+
+
+def _stated(rival: object) -> tuple[float, float]:
+    """Return the letter's leads over a rival, by the title of its panel."""
+    return next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
@@ -93,24 +97,28 @@ LETTER_LEAD = Drawing(
 
 
 LARGE = 5.0
-"""Points by which a level changes one of the leads, to be shown on the first page."""
+"""Least change of a lead, in points, with which a level is shown on the first page."""
 LONGEST = 30
 """Characters of a line of a level's name there."""
 
 
 def large(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `leads` of the base, and of the levels that change one of the two leads by `LARGE` points or more."""
+    """Return `leads` of the base, and of the levels that change one of the two by `LARGE` points or more.
+
+    Levels whose change cannot be told from 0 are left out, however large it is.
+    """
     cells = leads(study, plot)
     far = cells[cells[DOUBTLESS] & (100 * cells["effect"].abs() >= LARGE)]
     return cells[cells[LEVEL].isin([BASE, *far[LEVEL]])].reset_index(drop=True)
 
 
 def stated_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
-    """Draw lines at the letter's leads, in the colours of the rivals, and name them."""
+    """Draw lines at the letter's leads, in the colours of the rivals, and break long names of levels."""
     (axes,) = figure.axes
     axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
-    for look, values in zip(line_styles(len(STATED)), STATED.values(), strict=True):
-        for value, style in zip(values, (":", "--"), strict=True):
+    rivals = list(dict.fromkeys(cells[RIVAL]))
+    for look, rival in zip(line_styles(len(rivals)), rivals, strict=True):
+        for value, style in zip(_stated(rival), (":", "--"), strict=True):
             axes.axvline(value / 100, color=look["color"], linewidth=0.9, linestyle=style, zorder=1.9)
     names = [textwrap.fill(text.get_text(), LONGEST) for text in axes.get_yticklabels()]
     axes.set_yticks(axes.get_yticks(), names, linespacing=0.9)
@@ -125,7 +133,8 @@ LETTER_LEAD_LARGE = Drawing(
     numbers=large,
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
-        f"of letter-lead that change one of the two by {LARGE:g} points or more; {intervals(cells, 'bars')}, paired. "
+        f"of letter-lead that change one of the two by {LARGE:g} points or more, as far as can be told (those such as "
+        f"'many with InfoNCE' against 'many'); {intervals(cells, 'bars')}, paired. "
         "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
     ),
     shows=("seed",),
@@ -224,12 +233,13 @@ def level_with_local(figure: Figure, cells: pd.DataFrame) -> None:
 LETTER_ENCODER = Drawing(
     "letter-encoder",
     "letter-encoder",
-    Plot(kind="dots", x=SETTING, y=LEAD, hue="variant", facet=PLACE),
+    Plot(kind="dots", x=SETTING, y="gain", hue="variant", facet=PLACE),
     numbers=in_settings,
     caption=lambda cells, plot: (
         "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
         f"percentage points, paired by seed; {intervals(cells, 'bars')}. The first setting is that of the figure "
-        "letter-regime, 'all four' that of collaboration but for its map; the others change one thing of the first."
+        "letter-regime, 'all four' that of collaboration but for its numbers of classes and images; the others change "
+        "one thing of the first."
     ),
     shows=FIELDS,
     finish=level_with_local,

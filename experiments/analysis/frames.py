@@ -130,6 +130,8 @@ def confusion(found: Runs) -> Iterator[Row]:
 def snr(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline, and `last`.
 
+    Runs of earlier versions have `last` at one SNR alone: at those of a list it is left out.
+
     Without a list of test SNRs a run is tested at the one that it was trained at; where there is none, or several, it
     is NaN.
     """

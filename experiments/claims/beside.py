@@ -32,7 +32,8 @@ def beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
 
     Returns:
         A row per cell of the columns that have been run: column, method, paper (as printed, %), ours (mean over seeds,
-        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale.
+        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale, end (whether ours
+        is that of the end of training, see `Evidence.ended`).
 
     Raises:
         ConfigError: the papers have no such table, or nothing of it has been run, or a column is several points of our
@@ -64,6 +65,7 @@ def _rows(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
                 yield {
                     **{"column": column, "method": row, "paper": value, "ours": mean.mean},
                     **{"low": mean.low, "high": mean.high, "seeds": len(ours), "scale": found.scales[0]},
+                    "end": key[0] in found.ended,
                 }
 
 
@@ -108,5 +110,6 @@ def text(frame: pd.DataFrame) -> str:
         f"{each['column']}: Spearman's correlation {each['rho']:.2f} over {each['methods']} methods, p {each['p']:.2f}"
         for each in agreement(frame).to_dict("records")
     ]
-    what = f"Accuracy in %: the paper's, and ours at scale {frame['scale'].iloc[0]}; ±: 95 % intervals over seeds."
+    end = ", at the end of training" if frame["end"].iloc[0] else ""
+    what = f"Accuracy in %: the paper's, and ours at scale {frame['scale'].iloc[0]}{end}; ±: 95 % intervals over seeds."
     return "\n\n".join([what, markdown(lines), *(["\n".join(agreed)] if agreed else [])])

@@ -48,8 +48,8 @@ class Evidence:
         scales: the scales of the studies.
         dashes: False: a method without numbers has not been run.
         stands: field -> what of it stands for the paper's values at these scales, in words.
-        ended: items of which some method has a last stage, and one test, after it: the accuracies of all their methods
-            are those of the end, as a mean over earlier rounds would be held against it.
+        ended: items of which some method is tested only once, after a last stage: the accuracies of all their methods
+            are those of the end, as a mean over earlier rounds would be held against that one.
     """
 
     dashes = False

@@ -13,7 +13,17 @@ import pytest
 from experiments import hypotheses as module
 from experiments.collaboration import COLLABORATION
 from experiments.fedcl_letter import ABLATION
-from experiments.hypotheses import OPEN, REFUTED, SUPPORTED, answer, by_seed, decided, hypotheses
+from experiments.hypotheses import (
+    OPEN,
+    REFUTED,
+    SUPPORTED,
+    answer,
+    by_seed,
+    decided,
+    hypotheses,
+    level,
+    over_places,
+)
 from experiments.letter_lead import BASE, effects, levels
 from experiments.letter_regime import (
     ENCODER_PLACES,
@@ -51,6 +61,16 @@ def said(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, s
 )
 def test_an_interval_answers(low: float, high: float, limit: float, above: bool, expected: str) -> None:
     assert answer(low, high, limit, above) == expected
+
+
+def test_a_difference_is_none_within_two_points() -> None:
+    assert level(-1.9, 1.9) == SUPPORTED and level(2.1, 3) == level(-3, -2.1) == REFUTED
+    assert level(-1, 2.1) == level(-2.1, 1) == level(math.nan, math.nan) == OPEN
+
+
+def test_a_seed_that_lacks_a_place_has_no_mean_over_places() -> None:
+    values = pd.Series({("a", 0): 1.0, ("b", 0): 3.0, ("a", 1): 5.0}).rename_axis(["place", "seed"])
+    assert over_places(values).dropna().to_dict() == {0: 2.0}
 
 
 def test_a_difference_decides_by_its_interval() -> None:
@@ -263,7 +283,7 @@ def test_a_common_decoder_in_noise_and_the_order_of_methods() -> None:
     title = "the order of methods is that over AWGN: rho above 0.95"
     assert found[title, "rayleigh"] == (pytest.approx(2.9 / 3, abs=1e-6), OPEN)
     assert found[title, "ofdm"][0] == -1.0
-    assert found["(reported: rho between two seeds over AWGN)", ""][0] == 1.0
+    assert found["(reported: rho of two seeds over AWGN, least to largest)", ""] == (1.0, "")
 
 
 def test_what_exchange_over_the_air_costs() -> None:
