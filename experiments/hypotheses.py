@@ -175,7 +175,7 @@ def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
     }
     for title, (first, second) in pairs.items():
         difference = found[first] - found[second]
-        yield decided(title, "mean over all places", difference.groupby("seed").mean())
+        yield decided(title, "mean over all places", over_places(difference))
         for (q, m, k), values in difference.groupby(list(PLACE)):
             yield decided(title, f"q {q:g}, m {m:g}, K {k:g}", values)
 
@@ -221,12 +221,12 @@ def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
     several = gains[gains.index.get_level_values("partition.ways") > 2]
     for method in ("fedper", "fedrep", "fedbabu"):
         title = "a common encoder and an own head gain with several classes"
-        yield decided(title, method, several[method].groupby("seed").mean())
+        yield decided(title, method, over_places(several[method]))
     for method in ("fedproto", "lg_fedavg", "fedgh", "fedcl"):
         cells = gains[method].groupby(list(MAP)).mean()
         place = f"{method} (largest {cells.max():.1f} at m {cells.idxmax()[0]:g}, q {cells.idxmax()[1]:g})"
         title = f"prototypes or heads alone gain less than {SMALL_GAIN:g} points"
-        yield decided(title, place, gains[method].groupby("seed").mean(), SMALL_GAIN, above=False)
+        yield decided(title, place, over_places(gains[method]), SMALL_GAIN, above=False)
     headline = found.drop(columns="local").sub(found["local"], axis=0)
     for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
         intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
