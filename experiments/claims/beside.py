@@ -32,8 +32,8 @@ def beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
 
     Returns:
         A row per cell of the columns that have been run: column, method, paper (as printed, %), ours (mean over seeds,
-        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale, end (whether ours
-        is that of the end of training, see `Evidence.ended`).
+        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale, end (whether ours is that of the end
+        of training, see `Evidence.ended`).
 
     Raises:
         ConfigError: the papers have no such table, or nothing of it has been run, or a column is several points of our

@@ -26,11 +26,11 @@ from semcom.config import ConfigError
 LOG = logging.getLogger(__name__)
 COMMITTED = Path(__file__).parents[1] / "results"
 """Where the archives of studies lie that come with the package."""
-LAST = "last"
+END = "last"
 """The accuracy after the last round, or after the stage that follows it."""
 SCALES = ("paper", "small")
 """Scales whose results are evidence, the better first; a smoke test is none."""
-PERCENT = ("accuracy", "accuracy_std", "worst10", LAST)
+PERCENT = ("accuracy", "accuracy_std", "worst10", END)
 """Metrics of a view that are parts of 1."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
 """Numbers that experiments leave in summaries under the names of their metrics."""
@@ -86,7 +86,7 @@ class Evidence:
             each = [self.value(name, key, metric) for name in sorted(there)]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
-        metric = LAST if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
+        metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
         found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
@@ -185,7 +185,7 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
-    if metric in ("accuracy", LAST) and joined:
+    if metric in ("accuracy", END) and joined:
         found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
     elif metric in PERCENT:
         found = 100 * value_of(run, view, metric)
