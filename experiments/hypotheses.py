@@ -20,8 +20,9 @@ import pandas as pd
 from experiments.analysis.statistics import t_interval
 from experiments.analysis.table import markdown, number_of
 from experiments.claims.scorecard import NEAR
-from experiments.letter_lead import BASE, effects
+from experiments.letter_lead import BASE, GIVES, GIVES_NOT, STATED, effects, reaches
 from experiments.letter_regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
+from experiments.letter_weight import LARGEST, PLAIN
 from experiments.shell import on_studies
 from experiments.store.archive import stored_table
 from semcom.config import ConfigError
@@ -160,6 +161,33 @@ def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said:
     low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
     ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}
+
+
+def of_weight(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
+    places = ["model.encoder", "hyper.lam"]
+    found = by_seed(frame, places=places)
+    lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
+    title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
+    for encoder, values in lead.xs(LARGEST, level="hyper.lam").groupby("model.encoder", sort=False):
+        row = decided(title, str(encoder), values, NEAR)
+        yield row
+        for stated in STATED["fedproto"]:
+            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(reaches(row["low"], row["high"], stated), OPEN)
+            yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
+    for encoder, values in plain.xs(LARGEST, level="hyper.lam").groupby("model.encoder", sort=False):
+        yield decided(f"it is so without the generator: more than {NEAR:g} points", str(encoder), values, NEAR)
+    grows = lead.unstack("hyper.lam").dropna(axis=0)
+    for encoder, values in grows.groupby("model.encoder", sort=False):
+        yield decided("the lead grows with lambda", f"{encoder}, 64 minus 1", values[LARGEST] - values[1.0])
+    for (encoder, lam), values in lead.groupby(places, sort=False):
+        yield decided("(reported: FedCL minus FedProto)", f"{encoder}, lambda {lam:g}", values)
+    for name in ("fedcl", PLAIN.name, "fedproto"):
+        of = found[name].unstack("hyper.lam").dropna(axis=0)
+        for encoder, values in of.groupby("model.encoder", sort=False):
+            most = values.drop(columns=LARGEST).max(axis=1)
+            title = "(reported: lambda 64 minus the best one below)"
+            yield decided(title, f"{encoder}, {name}", values[LARGEST] - most)
 
 
 def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
@@ -354,6 +382,7 @@ def _divisions(frame: pd.DataFrame) -> pd.Series:
 OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-ablation": of_ablation,
     "letter-lead": of_lead,
+    "letter-weight": of_weight,
     "letter-regime": of_regime,
     "letter-encoder": of_encoder,
     "letter-unseen": of_unseen,

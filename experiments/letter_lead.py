@@ -356,7 +356,8 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
         mine = found[(found["rival"] == rival) & found["lead"].notna()]
         for stated, reading in product(numbers, READINGS):
             said = {
-                titled(row["factor"], row["level"]): _reaches(row, stated, reading) for row in mine.to_dict("records")
+                titled(row["factor"], row["level"]): reaches(row["lead_low"], row["lead_high"], goal)
+                for row, goal in ((row, _goal(row, stated, reading)) for row in mine.to_dict("records"))
             }
             verdict = next((v for v in (GIVES, UNTOLD) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
@@ -366,10 +367,13 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _reaches(row: Mapping[str, Any], stated: float, reading: str) -> str:
-    """Return what one level says of a stated number."""
-    goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
-    low, high = row["lead_low"], row["lead_high"]
+def _goal(row: Mapping[str, Any], stated: float, reading: str) -> float:
+    """Return the points that a stated number is under a level."""
+    return stated if reading == "points" else stated * row["rival_accuracy"] / 100
+
+
+def reaches(low: float, high: float, goal: float) -> str:
+    """Return what the interval of a lead says of a number of points that it could be."""
     if high < goal - NEAR:
         return GIVES_NOT
     sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)

@@ -142,6 +142,14 @@ LETTER_LEAD_LARGE = Drawing(
 )
 """The same in one column: what matters most."""
 
+LETTER_WEIGHT = Drawing(
+    "letter-weight",
+    "letter-weight",
+    Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
+    shows=("hyper.lam", "model.encoder", "train.rounds"),
+)
+"""FedCL and FedProto over the weight of their regularisers."""
+
 
 # Where FedCL helps ----------------------------------------------------------------------------------------------------
 

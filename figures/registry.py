@@ -46,6 +46,7 @@ FIGURES: Registry[AnyFigure] = Registry(
         "letter-lead-large": "figures.letter:LETTER_LEAD_LARGE",
         "letter-regime": "figures.letter:LETTER_REGIME",
         "letter-regime-uses": "figures.letter:LETTER_REGIME_USES",
+        "letter-weight": "figures.letter:LETTER_WEIGHT",
         "repper-fig1": "figures.repper:FIG1",
         "repper-fig3": "figures.named:REPPER_FIG3",
         "repper-fig4": "figures.repper:FIG4",

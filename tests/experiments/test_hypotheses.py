@@ -35,6 +35,8 @@ from experiments.letter_regime import (
     UNSEEN,
     in_setting,
 )
+from experiments.letter_weight import PLACES as WEIGHTS
+from experiments.letter_weight import PLAIN
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -142,6 +144,33 @@ def test_the_lead() -> None:
     assert found[falls, "answer: among own classes"] == (-5.15, SUPPORTED)
     assert found[falls, "classes of the tests: all ten"][0] == -20.0
     assert found["with mean centroids FedCL is at least as accurate (to 1 point)", "mean minus SCG"][0] == 2.0
+
+
+def test_the_weight() -> None:
+    """FedCL leads by lambda / 5 points; by 12.8 at 64, and 11.8 with a wide encoder; without the SCG by 1 to 3."""
+    rows = []
+    for encoder, _, lam in WEIGHTS["small"]:
+        lead = 0.118 if encoder == "dcgan" else lam / 500
+        for variant, more in (("fedcl", lead), (PLAIN.name, 0.02), ("fedproto", 0.0)):
+            for seed in range(4):
+                far = (
+                    (seed - 1.5) / 100
+                    if variant == PLAIN.name
+                    else (seed - 1.5) / 1000 * lam / 64 * (variant == "fedcl")
+                )
+                accuracy = 0.6 - lam / 1000 + more + far
+                place = {"model.encoder": encoder, "hyper.lam": lam}
+                rows.append({"variant": variant, "seed": seed, "accuracy": accuracy, **place})
+    found = said(module.of_weight(pd.DataFrame(rows)))
+    title = "FedCL leads FedProto by more than 2 points with lambda 64 for both"
+    assert found[title, "dcgan-narrow"] == (12.8, SUPPORTED) and found[title, "dcgan"] == (11.8, SUPPORTED)
+    assert found["this can be the letter's lead of 12.75", "dcgan-narrow"] == (12.8, SUPPORTED)
+    assert found["this can be the letter's lead of 25.09", "dcgan-narrow"] == (12.8, REFUTED)
+    assert found["it is so without the generator: more than 2 points", "dcgan"] == (2.0, OPEN)
+    assert found["the lead grows with lambda", "dcgan-narrow, 64 minus 1"] == (12.6, SUPPORTED)
+    assert ("the lead grows with lambda", "dcgan, 64 minus 1") not in found
+    assert found["(reported: FedCL minus FedProto)", "dcgan-narrow, lambda 16"][0] == 3.2
+    assert found["(reported: lambda 64 minus the best one below)", "dcgan-narrow, fedproto"][0] == -6.3
 
 
 def test_the_regime() -> None:
