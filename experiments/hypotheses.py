@@ -89,6 +89,11 @@ def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, 
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
 
+def reported(what: str, place: str, values: pd.Series) -> Row:
+    """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
+    return {**decided(f"(reported: {what})", place, values), "answer": ""}
+
+
 def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
     """Return a number of a variant's runs in percent, by place and seed, such as views.personal.accuracy."""
     part = frame[frame["variant"] == variant].set_index([*places, "seed"] if places else "seed")
@@ -122,11 +127,11 @@ def of_ablation(frame: pd.DataFrame) -> Iterator[Row]:
         yield decided(title, f"FedCL minus {other}", common["fedcl"] - common[other])
     for other in ("no regulariser", "fedproto"):
         name = f"FedCL minus {other}"
-        yield decided("(reported: power of what tells classes apart grows)", name, between["fedcl"] - between[other])
+        yield reported("power of what tells classes apart grows", name, between["fedcl"] - between[other])
     among_ten, among_own = (by_seed(frame, f"{metric}.-9") for metric in ("at", "among_own_at"))
     g, h = (part["own decoders"] - part["fedcl"] for part in (among_ten, among_own))
-    yield decided("(reported: own decoders gain)", "-9 dB, among ten classes: g", g)
-    yield decided("(reported: own decoders gain)", "-9 dB, among own classes: h", h)
+    yield reported("own decoders gain", "-9 dB, among ten classes: g", g)
+    yield reported("own decoders gain", "-9 dB, among own classes: h", h)
     title = "a common decoder answers classes that the client does not have"
     yield decided(title, "-9 dB: h - g / 2", h - g / 2, above=False)
 
@@ -181,13 +186,12 @@ def of_weight(frame: pd.DataFrame) -> Iterator[Row]:
     for encoder, values in grows.groupby("model.encoder", sort=False):
         yield decided("the lead grows with lambda", f"{encoder}, 64 minus 1", values[LARGEST] - values[1.0])
     for (encoder, lam), values in lead.groupby(places, sort=False):
-        yield decided("(reported: FedCL minus FedProto)", f"{encoder}, lambda {lam:g}", values)
+        yield reported("FedCL minus FedProto", f"{encoder}, lambda {lam:g}", values)
     for name in ("fedcl", PLAIN.name, "fedproto"):
         of = found[name].unstack("hyper.lam").dropna(axis=0)
         for encoder, values in of.groupby("model.encoder", sort=False):
             most = values.drop(columns=LARGEST).max(axis=1)
-            title = "(reported: lambda 64 minus the best one below)"
-            yield decided(title, f"{encoder}, {name}", values[LARGEST] - most)
+            yield reported("lambda 64 minus the best one below", f"{encoder}, {name}", values[LARGEST] - most)
 
 
 def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
@@ -214,18 +218,18 @@ def of_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
     rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
 
-    def at_places(title: str, setting: str, differences: pd.Series) -> Iterator[Row]:
+    def at_places(title: str, setting: str, differences: pd.Series, of: Callable[..., Row] = decided) -> Iterator[Row]:
         for (q, _, _), values in differences.groupby(list(PLACE)):
-            yield decided(title, f"{setting}, q {q:g}", values)
+            yield of(title, f"{setting}, q {q:g}", values)
 
     for setting, gain in gains.items():
-        yield from at_places("(reported: FedPer minus local)", setting, gain)
+        yield from at_places("FedPer minus local", setting, gain, reported)
     for setting in SETTINGS:
         if setting != THE_MAPS:
             title = "the setting raises what a common encoder gains"
             yield from at_places(title, setting, gains[setting] - gains[THE_MAPS])
     for setting, more in rest.items():
-        yield from at_places("(reported: FedCL's training minus FedPer's)", setting, more)
+        yield from at_places("FedCL's training minus FedPer's", setting, more, reported)
     title = "FedCL's training adds less to a common encoder with GroupNorm"
     yield from at_places(title, "GroupNorm", rest[THE_MAPS] - rest["GroupNorm"])
 
@@ -255,6 +259,10 @@ def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         place = f"{method} (largest {cells.max():.1f} at m {cells.idxmax()[0]:g}, q {cells.idxmax()[1]:g})"
         title = f"prototypes or heads alone gain less than {SMALL_GAIN:g} points"
         yield decided(title, place, over_places(gains[method]), SMALL_GAIN, above=False)
+    for method in gains:
+        yield reported("mean gain over all places", method, over_places(gains[method]))
+    tuned = over_places(found["fedavg_ft"] - found["fedper"])
+    yield reported("fine-tuned FedAvg minus FedPer, all places", "", tuned)
     headline = found.drop(columns="local").sub(found["local"], axis=0)
     for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
         intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
@@ -282,11 +290,9 @@ def of_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
             yield decided(title, f"{name}, {channel}", of_channel)
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
-        lost = decided(
-            "(reported: what is lost more, mean of the three)", f"{channel}, among ten classes: g", g[channel]
-        )
+        lost = reported("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
         yield lost
-        yield decided("(reported: what is lost more, mean of the three)", f"{channel}, among own: h", h[channel])
+        yield reported("what is lost more, mean of the three", f"{channel}, among own: h", h[channel])
         half = decided("that is knowing the classes: h - g / 2", channel, h[channel] - g[channel] / 2, above=False)
         yield half if lost["low"] > 0 else {**half, "answer": OPEN}
     of_methods = by_seed(frame, "last_at.10", [CHANNEL]).drop(columns="fedcrl").dropna()
@@ -312,7 +318,7 @@ def of_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
         received = of_view(analog, name, "views.received.last_at.10", [])
         title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
         yield decided(title, name, free[name] - received, LARGE_LOSS)
-        yield decided("(reported: with the base station's encoder)", name, free[name] - found.loc["analog"][name])
+        yield reported("with the base station's encoder", name, free[name] - found.loc["analog"][name])
     for name in ("fedproto", "fedgh", "lg_fedavg"):
         title = f"it costs less than {SMALL_LOSS:g} points where they are not"
         yield decided(title, name, free[name] - found.loc["analog"][name], SMALL_LOSS, above=False)

@@ -218,13 +218,13 @@ def test_what_a_common_encoder_gains_in_each_setting() -> None:
                     rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
     found = said(module.of_encoder(pd.DataFrame(rows)))
     title = "the setting raises what a common encoder gains"
-    assert found["(reported: FedPer minus local)", "the map's, q 5"] == (pytest.approx(-6.0), REFUTED)
+    assert found["(reported: FedPer minus local)", "the map's, q 5"] == (pytest.approx(-6.0), "")
     assert found[title, "GroupNorm, q 5"] == (pytest.approx(9.0), SUPPORTED)
     assert found[title, "all four, q 5"] == (pytest.approx(12.0), SUPPORTED)
     assert found[title, "no radio, q 5"] == (pytest.approx(0.0), OPEN)
     assert found[title, "GroupNorm, q 100"] == (pytest.approx(0.0), OPEN)
     assert len([1 for name, _ in found if name == title]) == 2 * (len(SETTINGS) - 1)
-    assert found["(reported: FedCL's training minus FedPer's)", "the map's, q 5"] == (pytest.approx(7.0), SUPPORTED)
+    assert found["(reported: FedCL's training minus FedPer's)", "the map's, q 5"] == (pytest.approx(7.0), "")
     title = "FedCL's training adds less to a common encoder with GroupNorm"
     assert found[title, "GroupNorm, q 5"] == (pytest.approx(6.0), SUPPORTED)
     assert found[title, "GroupNorm, q 100"] == (pytest.approx(0.0), OPEN)
