@@ -196,6 +196,9 @@ def test_a_view_a_part_and_several_studies(folder: Path, tmp_path: Path) -> None
     simple(tmp_path / "other", config("fedproto"), [0.5, 0.75])
     both = Page(report([folder, tmp_path / "other"], out=tmp_path / "both.html"))
     assert [each["variants"] for each in both.json] == [semcom.study(folder).variants, ["fedproto"]]
+    to = [given["href"] for tag, given in both.tags if tag == "a"]
+    assert to == [f"#{given['id']}" for tag, given in both.tags if tag == "main"] and len(to) == 2
+    assert not [tag for tag, _ in found.tags if tag == "a"], "of one study there are no contents"
     with pytest.raises(ConfigError, match="^view: .* has no view 'persnal'; it has personal, global$"):
         report([folder], view="persnal")
     with pytest.raises(ConfigError, match="^FOLDER: none is given, or one twice"):
