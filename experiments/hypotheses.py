@@ -261,8 +261,9 @@ def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         yield decided(title, place, over_places(gains[method]), SMALL_GAIN, above=False)
     for method in gains:
         yield reported("mean gain over all places", method, over_places(gains[method]))
-    tuned = over_places(found["fedavg_ft"] - found["fedper"])
-    yield reported("fine-tuned FedAvg minus FedPer, all places", "", tuned)
+    for method in gains.columns.drop("fedavg_ft"):
+        more = over_places(gains["fedavg_ft"] - gains[method])
+        yield reported("fine-tuned FedAvg minus others, all places", method, more)
     headline = found.drop(columns="local").sub(found["local"], axis=0)
     for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
         intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
