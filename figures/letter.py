@@ -146,6 +146,10 @@ LETTER_WEIGHT = Drawing(
     "letter-weight",
     "letter-weight",
     Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
+    caption=lambda cells, plot: (
+        "Test accuracy against lambda, the weight of both methods' regulariser: the mean of the squared distance over "
+        f"the features; {intervals(cells, 'bars')}."
+    ),
     shows=("hyper.lam", "model.encoder", "train.rounds"),
 )
 """FedCL and FedProto over the weight of their regularisers."""

@@ -65,6 +65,7 @@ FIELDS = {
     "model.features": ("features", ""),
     "finish.epochs": ("epochs after the rounds", ""),
     "hyper.tau": ("tau", ""),
+    "hyper.lam": ("lambda", ""),
     "train.rounds": ("rounds", ""),
     "train.local_epochs": ("local epochs", ""),
     "train.batch_size": ("batch size", ""),
