@@ -22,7 +22,7 @@ from experiments.analysis.table import markdown, number_of
 from experiments.claims.scorecard import NEAR
 from experiments.letter_lead import BASE, GIVES, GIVES_NOT, STATED, effects, reaches
 from experiments.letter_regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
-from experiments.letter_weight import LARGEST, PLAIN
+from experiments.letter_weight import INFONCE, LARGEST, PLAIN, UNTRAINED
 from experiments.shell import on_studies
 from experiments.store.archive import stored_table
 from semcom.config import ConfigError
@@ -192,6 +192,19 @@ def of_weight(frame: pd.DataFrame) -> Iterator[Row]:
         for encoder, values in of.groupby("model.encoder", sort=False):
             most = values.drop(columns=LARGEST).max(axis=1)
             yield reported("lambda 64 minus the best one below", f"{encoder}, {name}", values[LARGEST] - most)
+
+
+def of_pull(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
+    for number, among in (("accuracy", ""), ("among_own", ", among own classes")):
+        found = by_seed(frame, number, ["model.encoder"])
+        trained = found["fedcl"] - found[UNTRAINED.name]
+        for encoder, values in trained.groupby("model.encoder", sort=False):
+            yield decided("training the generator helps", f"{encoder}{among}", values)
+        for name in (UNTRAINED.name, INFONCE.name):
+            title = f"{name} leads FedProto by more than {NEAR:g} points"
+            for encoder, values in (found[name] - found["fedproto"]).groupby("model.encoder", sort=False):
+                yield decided(title, f"{encoder}{among}", values, NEAR)
 
 
 def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
@@ -390,6 +403,7 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-ablation": of_ablation,
     "letter-lead": of_lead,
     "letter-weight": of_weight,
+    "letter-pull": of_pull,
     "letter-regime": of_regime,
     "letter-encoder": of_encoder,
     "letter-unseen": of_unseen,

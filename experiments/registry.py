@@ -49,6 +49,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "letter-encoder": "experiments.letter_regime:LETTER_ENCODER",
         "letter-unseen": "experiments.letter_regime:LETTER_UNSEEN",
         "letter-weight": "experiments.letter_weight:LETTER_WEIGHT",
+        "letter-pull": "experiments.letter_weight:LETTER_PULL",
         "letter-search": "experiments.letter_search:LETTER_SEARCH",
         "letter-search-lambda": "experiments.letter_search:LETTER_SEARCH_LAMBDA",
         "overhead": "experiments.overhead:OVERHEAD",
