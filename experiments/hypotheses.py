@@ -33,7 +33,9 @@ SMALL_GAIN = 3.0
 """Points that methods without a common encoder are said not to gain."""
 MAP = ("partition.ways", "partition.shots")
 """The fields of collaboration's places: m, q."""
-CHANNEL = "channel.kind"
+CHANNEL, ENCODER, LAMBDA, DIVISION = "channel.kind", "model.encoder", "hyper.lam", "division"
+NAMED = "q {:g}, m {:g}, K {:g}"
+"""What a place of the letter's map is called."""
 COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
 """Methods with personal encoders under a common decoder, as the view `personal` has them."""
 SAME_ORDER = 0.95
@@ -92,6 +94,28 @@ def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, 
 def reported(what: str, place: str, values: pd.Series) -> Row:
     """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
     return {**decided(f"(reported: {what})", place, values), "answer": ""}
+
+
+def at_each(
+    title: str,
+    values: pd.Series,
+    fields: Sequence[str],
+    place: str = "{}",
+    of: Callable[..., Row] = decided,
+    **rule: Any,
+) -> Iterator[Row]:
+    """Yield the row of each place, as `decided` or another function makes it.
+
+    Args:
+        title: of the hypothesis.
+        values: in points, by place and seed.
+        fields: those that tell places apart.
+        place: what one is called, a format of its fields.
+        of: function to a row.
+        rule: what else it takes.
+    """
+    for key, part in values.groupby(list(fields), sort=False):
+        yield of(title, place.format(*key), part, **rule)
 
 
 def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
@@ -170,41 +194,36 @@ def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said:
 
 def of_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
-    places = ["model.encoder", "hyper.lam"]
+    places = [ENCODER, LAMBDA]
     found = by_seed(frame, places=places)
     lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
     title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
-    for encoder, values in lead.xs(LARGEST, level="hyper.lam").groupby("model.encoder", sort=False):
-        row = decided(title, str(encoder), values, NEAR)
+    for row in at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
         yield row
         for stated in STATED["fedproto"]:
             said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(reaches(row["low"], row["high"], stated), OPEN)
             yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
-    for encoder, values in plain.xs(LARGEST, level="hyper.lam").groupby("model.encoder", sort=False):
-        yield decided(f"it is so without the generator: more than {NEAR:g} points", str(encoder), values, NEAR)
-    grows = lead.unstack("hyper.lam").dropna(axis=0)
-    for encoder, values in grows.groupby("model.encoder", sort=False):
-        yield decided("the lead grows with lambda", f"{encoder}, 64 minus 1", values[LARGEST] - values[1.0])
-    for (encoder, lam), values in lead.groupby(places, sort=False):
-        yield reported("FedCL minus FedProto", f"{encoder}, lambda {lam:g}", values)
+    title = f"it is so without the generator: more than {NEAR:g} points"
+    yield from at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
+    by_lambda = lead.unstack(LAMBDA).dropna()
+    grown = by_lambda[LARGEST] - by_lambda[1.0]
+    yield from at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
+    yield from at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", reported)
     for name in ("fedcl", PLAIN.name, "fedproto"):
-        of = found[name].unstack("hyper.lam").dropna(axis=0)
-        for encoder, values in of.groupby("model.encoder", sort=False):
-            most = values.drop(columns=LARGEST).max(axis=1)
-            yield reported("lambda 64 minus the best one below", f"{encoder}, {name}", values[LARGEST] - most)
+        by_lambda = found[name].unstack(LAMBDA).dropna()
+        more = by_lambda[LARGEST] - by_lambda.drop(columns=LARGEST).max(axis=1)
+        yield from at_each(f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", reported)
 
 
 def of_pull(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
-    for number, among in (("accuracy", ""), ("among_own", ", among own classes")):
-        found = by_seed(frame, number, ["model.encoder"])
+    for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
+        found = by_seed(frame, number, [ENCODER])
         trained = found["fedcl"] - found[UNTRAINED.name]
-        for encoder, values in trained.groupby("model.encoder", sort=False):
-            yield decided("training the generator helps", f"{encoder}{among}", values)
+        yield from at_each("training the generator helps", trained, [ENCODER], place)
         for name in (UNTRAINED.name, INFONCE.name):
             title = f"{name} leads FedProto by more than {NEAR:g} points"
-            for encoder, values in (found[name] - found["fedproto"]).groupby("model.encoder", sort=False):
-                yield decided(title, f"{encoder}{among}", values, NEAR)
+            yield from at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)
 
 
 def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
@@ -221,8 +240,7 @@ def of_regime(frame: pd.DataFrame) -> Iterator[Row]:
     for title, (first, second) in pairs.items():
         difference = found[first] - found[second]
         yield decided(title, "mean over all places", over_places(difference))
-        for (q, m, k), values in difference.groupby(list(PLACE)):
-            yield decided(title, f"q {q:g}, m {m:g}, K {k:g}", values)
+        yield from at_each(title, difference, PLACE, NAMED)
 
 
 def of_encoder(frame: pd.DataFrame) -> Iterator[Row]:
@@ -231,20 +249,16 @@ def of_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
     rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
 
-    def at_places(title: str, setting: str, differences: pd.Series, of: Callable[..., Row] = decided) -> Iterator[Row]:
-        for (q, _, _), values in differences.groupby(list(PLACE)):
-            yield of(title, f"{setting}, q {q:g}", values)
-
     for setting, gain in gains.items():
-        yield from at_places("FedPer minus local", setting, gain, reported)
+        yield from at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", reported)
     for setting in SETTINGS:
         if setting != THE_MAPS:
             title = "the setting raises what a common encoder gains"
-            yield from at_places(title, setting, gains[setting] - gains[THE_MAPS])
+            yield from at_each(title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}")
     for setting, more in rest.items():
-        yield from at_places("FedCL's training minus FedPer's", setting, more, reported)
+        yield from at_each("FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", reported)
     title = "FedCL's training adds less to a common encoder with GroupNorm"
-    yield from at_places(title, "GroupNorm", rest[THE_MAPS] - rest["GroupNorm"])
+    yield from at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
 def of_unseen(frame: pd.DataFrame) -> Iterator[Row]:
@@ -252,10 +266,8 @@ def of_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     number = "new_clients.head.accuracy"
     ours = of_view(frame, "fedcl", number, PLACE)
     for rival in ("local", "fedper"):
-        for (q, m, k), values in (ours - of_view(frame, rival, number, PLACE)).groupby(list(PLACE)):
-            yield decided(
-                f"FedCL leaves new clients a better encoder than {rival}", f"q {q:g}, m {m:g}, K {k:g}", values
-            )
+        title = f"FedCL leaves new clients a better encoder than {rival}"
+        yield from at_each(title, ours - of_view(frame, rival, number, PLACE), PLACE, NAMED)
 
 
 def of_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
@@ -300,8 +312,7 @@ def of_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
     title = "under a common decoder more is lost in noise than with local training"
     for name, values in more["last_at"].items():
-        for channel, of_channel in values.groupby(CHANNEL, sort=False):
-            yield decided(title, f"{name}, {channel}", of_channel)
+        yield from at_each(title, values, [CHANNEL], f"{name}, {{}}")
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
         lost = reported("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
@@ -358,20 +369,21 @@ def of_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
-        return of_view(frame, method, f"views.{view}.last", ["division"])
+        return of_view(frame, method, f"views.{view}.last", [DIVISION])
 
-    def at_each(title: str, difference: pd.Series) -> Iterator[Row]:
-        for division, values in difference.groupby("division", sort=False):
-            yield decided(title, str(division), values)
+    def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
+        yield from at_each(title, difference, [DIVISION])
         yield decided(title, "mean over the divisions", over_places(difference))
 
-    yield from at_each("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
-    for row in at_each("FedCRC's global model is level with fedbabu", of("fedcrc", "global") - of("fedbabu", "global")):
+    yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
+    for row in and_mean(
+        "FedCRC's global model is level with fedbabu", of("fedcrc", "global") - of("fedbabu", "global")
+    ):
         yield {**row, "answer": level(row["low"], row["high"])}
     for view in ("personal", "own_body"):
         for rival in ("fedper", "fedrep"):
-            yield from at_each(f"FedCRC's {view} model is above {rival}", of("fedcrc", view) - of(rival, "personal"))
-        yield from at_each(
+            yield from and_mean(f"FedCRC's {view} model is above {rival}", of("fedcrc", view) - of(rival, "personal"))
+        yield from and_mean(
             f"FedCRC's {view} model is above its global one", of("fedcrc", view) - of("fedcrc", "global")
         )
 
@@ -380,16 +392,14 @@ def of_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
     difference = of_view(frame, "fedcrc", number, places) - of_view(frame, "fedavg", number, places)
-    for beta, values in difference.groupby("partition.beta"):
-        yield decided("on new clients FedCRC is above FedAvg", f"beta {beta:g}", values)
+    yield from at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
 def of_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a tau of 0.99 is better than one of 0.2, at each division."""
     frame = frame.assign(division=_divisions(frame))
-    found = of_view(frame, "fedcrc", "accuracy", ["hyper.tau", "division"])
-    for division, values in (found[0.99] - found[0.2]).groupby("division", sort=False):
-        yield decided("tau 0.99 is better than 0.2", str(division), values)
+    found = of_view(frame, "fedcrc", "accuracy", ["hyper.tau", DIVISION])
+    yield from at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [DIVISION])
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:

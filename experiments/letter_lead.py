@@ -355,21 +355,16 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     for rival, numbers in STATED.items():
         mine = found[(found["rival"] == rival) & found["lead"].notna()]
         for stated, reading in product(numbers, READINGS):
-            said = {
-                titled(row["factor"], row["level"]): reaches(row["lead_low"], row["lead_high"], goal)
-                for row, goal in ((row, _goal(row, stated, reading)) for row in mine.to_dict("records"))
-            }
+            said = {}
+            for row in mine.to_dict("records"):
+                goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
+                said[titled(row["factor"], row["level"])] = reaches(row["lead_low"], row["lead_high"], goal)
             verdict = next((v for v in (GIVES, UNTOLD) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
             rows.append(
                 {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
             )
     return pd.DataFrame(rows)
-
-
-def _goal(row: Mapping[str, Any], stated: float, reading: str) -> float:
-    """Return the points that a stated number is under a level."""
-    return stated if reading == "points" else stated * row["rival_accuracy"] / 100
 
 
 def reaches(low: float, high: float, goal: float) -> str:

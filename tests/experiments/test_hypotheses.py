@@ -153,11 +153,7 @@ def test_the_weight() -> None:
         lead = 0.118 if encoder == "dcgan" else lam / 500
         for variant, more in (("fedcl", lead), (PLAIN.name, 0.02), ("fedproto", 0.0)):
             for seed in range(4):
-                far = (
-                    (seed - 1.5) / 100
-                    if variant == PLAIN.name
-                    else (seed - 1.5) / 1000 * lam / 64 * (variant == "fedcl")
-                )
+                far = (seed - 1.5) * {"fedcl": lam / 64000, PLAIN.name: 0.01}.get(variant, 0.0)
                 accuracy = 0.6 - lam / 1000 + more + far
                 place = {"model.encoder": encoder, "hyper.lam": lam}
                 rows.append({"variant": variant, "seed": seed, "accuracy": accuracy, **place})
