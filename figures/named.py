@@ -6,10 +6,11 @@ import pandas as pd
 
 from experiments.analysis.study import Study
 from experiments.analysis.table import means
+from experiments.grids.words import number
 from figures.base import Drawing, Plot
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
-KIND, DATA = "partition.kind", "data.name"
+KIND, DATA, BETA, SETTING = "partition.kind", "data.name", "partition.beta", "setting"
 
 DEMO = Drawing("demo", "demo", Plot(kind="lines", x=SNR))
 """The figure of `make demo`."""
@@ -49,7 +50,7 @@ FEDCOSR_FIG7 = Drawing(
     "fedcosr-fig7",
     "fedcosr-fig7",
     Plot(kind="lines", x="partition.fraction", facet=KIND),
-    shows=("partition.fraction", KIND, "partition.beta", "partition.classes", "partition.min_size"),
+    shows=("partition.fraction", KIND, BETA, "partition.classes", "partition.min_size"),
 )
 """Fig. 7 of FedCoSR."""
 FEDCOSR_FIG8 = Drawing("fedcosr-fig8", "fedcosr-fig8", Plot(kind="dots", x="variant", hue=KIND, facet=DATA))
@@ -63,10 +64,24 @@ FEDCRL_CURVES = Drawing("fedcrl-curves", "fedcrl-curves", Plot(kind="curves", fa
 FEDCRL_TSNE = Drawing("fedcrl-tsne", "fedcrl-tsne", Plot(kind="embedding", at={"seed": 0}), shows=(KIND,))
 """The t-SNE of FedCRL."""
 
-FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KIND), shows=(KIND, "partition.beta"))
+FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KIND), shows=(KIND, BETA))
 """Fig. 3 of FedCRC."""
+
+
+def by_division(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return means over seeds against tau, with partition and beta as one field, `setting`."""
+    cells = study.mean([KIND, BETA, str(plot.x)], metric=plot.y)
+    names = ["equal parts" if pd.isna(beta) else f"beta {number(beta)}" for beta in cells[BETA]]
+    cells.insert(0, SETTING, names)
+    return cells.drop(columns=[KIND, BETA])
+
+
 FEDCRC_TABLE3 = Drawing(
-    "fedcrc-table3", "fedcrc-table3", Plot(kind="lines", x="hyper.tau", hue="partition.beta", facet=KIND)
+    "fedcrc-table3",
+    "fedcrc-table3",
+    Plot(kind="lines", x="hyper.tau", hue=SETTING),
+    numbers=by_division,
+    shows=("hyper.tau", KIND, BETA),
 )
 """Table III of FedCRC as a figure."""
 
@@ -86,13 +101,13 @@ FEDCRC_FIG1 = Drawing(
         "Euclidean distance between the heads of two clients after a common training, against the epochs in which "
         "each trains its head alone; mean over seeds, bars: 95 % intervals (Student's t)."
     ),
-    shows=("finish.epochs", KIND, "partition.beta"),
+    shows=("finish.epochs", KIND, BETA),
 )
 """Fig. 1 of FedCRC."""
 
 # RepPer is tested once, after its last stage: at the end all methods are.
 REPPER_TABLE2 = Drawing(
-    "repper-table2", "repper-table2", Plot(kind="dots", x="variant", y="last", hue="data.name", facet="partition.beta")
+    "repper-table2", "repper-table2", Plot(kind="dots", x="variant", y="last", hue="data.name", facet=BETA)
 )
 """Table 2 of RepPer."""
 REPPER_TABLE3 = Drawing("repper-table3", "repper-table3", Plot(kind="dots", x="variant", y="last", hue="finish.kind"))
@@ -104,5 +119,5 @@ REPPER_TABLE4 = Drawing(
     shows=("data.name", "model.encoder", "model.features"),
 )
 """Table 4 of RepPer."""
-REPPER_FIG3 = Drawing("repper-fig3", "repper-fig3", Plot(kind="divisions", facet="partition.beta"))
+REPPER_FIG3 = Drawing("repper-fig3", "repper-fig3", Plot(kind="divisions", facet=BETA))
 """Fig. 3 of RepPer."""
