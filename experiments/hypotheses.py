@@ -33,7 +33,7 @@ SMALL_GAIN = 3.0
 """Points that methods without a common encoder are said not to gain."""
 MAP = ("partition.ways", "partition.shots")
 """The fields of collaboration's places: m, q."""
-CHANNEL, ENCODER, LAMBDA, DIVISION = "channel.kind", "model.encoder", "hyper.lam", "division"
+CHANNEL, ENCODER, LAMBDA, TAU, DIVISION = "channel.kind", "model.encoder", "hyper.lam", "hyper.tau", "division"
 NAMED = "q {:g}, m {:g}, K {:g}"
 """What a place of the letter's map is called."""
 COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
@@ -396,10 +396,14 @@ def of_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def of_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether a tau of 0.99 is better than one of 0.2, at each division."""
+    """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
     frame = frame.assign(division=_divisions(frame))
-    found = of_view(frame, "fedcrc", "accuracy", ["hyper.tau", DIVISION])
+    found = of_view(frame, "fedcrc", "accuracy", [TAU, DIVISION])
     yield from at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [DIVISION])
+    for view in ("personal", "own_body"):
+        own = of_view(frame, "fedcrc", f"views.{view}.accuracy", [TAU, DIVISION])
+        yield from at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [DIVISION], of=reported)
+        yield from at_each(f"{view} minus global", own - found, [TAU, DIVISION], "tau {:g}, {}", reported)
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:

@@ -404,10 +404,16 @@ def test_fedcrc() -> None:
     assert said(module.of_fedcrc_table2(skewed)) == {
         ("on new clients FedCRC is above FedAvg", "beta 0.1"): (2.1, SUPPORTED)
     }
-    low = frame[frame["variant"] == "fedcrc"].assign(**{"hyper.tau": 0.2}, accuracy=0.5 + frame["seed"] / 1000)
-    taus = said(module.of_fedcrc_table3(pd.concat([frame, low])))
-    title = "tau 0.99 is better than 0.2"
-    assert taus == {(title, place): (1.9, SUPPORTED) for place in ("mnist beta 0.1", "cifar10 equal")}
+    whole = frame.rename(columns=lambda name: name.replace(".last", ".accuracy"))
+    low = whole[whole["variant"] == "fedcrc"].assign(**{"hyper.tau": 0.2}, accuracy=0.5 + whole["seed"] / 1000)
+    low["views.personal.accuracy"] -= 0.2
+    taus = said(module.of_fedcrc_table3(pd.concat([whole, low])))
+    for place in ("mnist beta 0.1", "cifar10 equal"):
+        assert taus["tau 0.99 is better than 0.2", place] == (1.9, SUPPORTED)
+        assert taus["(reported: personal: tau 0.99 minus 0.2)", place] == (20.0, "")
+        assert taus["(reported: own_body: tau 0.99 minus 0.2)", place] == (0.0, "")
+        assert taus["(reported: personal minus global)", f"tau 0.99, {place}"] == (8.0, "")
+        assert taus["(reported: personal minus global)", f"tau 0.2, {place}"] == (-10.1, "")
 
 
 def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
