@@ -42,8 +42,9 @@ ARMS = {
     "fedcosr-without-la": "FedCoSR without LA",
     "fedcosr-without-sep": "FedCoSR without Sep",
     "fedcosr-without-crl": "FedCoSR without CRL",
+    "fedcrc-per": "FedCRC-Per",
 }
-"""Arm of a paper's figure that is a method without one of its parts -> its name there."""
+"""Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
 NAMED = ("method", "variant")
 """Fields whose values are shown without the field's name."""
 TEST = "test_snr_db"
