@@ -70,7 +70,7 @@ FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KI
 
 def by_division(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds against tau, with partition and beta as one field, `setting`."""
-    cells = study.mean([KIND, BETA, str(plot.x)], metric=plot.y)
+    cells = study.along([KIND, BETA]).mean([KIND, BETA, str(plot.x)], metric=plot.y)
     names = ["iid" if pd.isna(beta) else f"beta {number(beta)}" for beta in cells[BETA]]
     cells.insert(0, SETTING, names)
     return cells.drop(columns=[KIND, BETA])
