@@ -17,6 +17,7 @@ from experiments.letter_regime import COMPARED, SETTINGS, in_setting
 from experiments.letter_regime import PLACE as FIELDS
 from figures.base import Drawing, Plot
 from figures.gain import OVER, gains
+from figures.points import SETTING
 from figures.style import line_styles
 from semcom.config import ConfigError
 
@@ -210,8 +211,6 @@ LETTER_REGIME_USES = Drawing(
 
 
 # Where a common encoder gains -----------------------------------------------------------------------------------------
-
-SETTING = "setting"
 
 
 def in_settings(study: Study, plot: Plot) -> pd.DataFrame:

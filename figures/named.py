@@ -8,9 +8,10 @@ from experiments.analysis.study import Study
 from experiments.analysis.table import means
 from experiments.grids.words import number
 from figures.base import Drawing, Plot
+from figures.points import SETTING, by_setting
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
-KIND, DATA, BETA, SETTING = "partition.kind", "data.name", "partition.beta", "setting"
+KIND, DATA, BETA = "partition.kind", "data.name", "partition.beta"
 
 DEMO = Drawing("demo", "demo", Plot(kind="lines", x=SNR))
 """The figure of `make demo`."""
@@ -70,10 +71,9 @@ FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KI
 
 def by_division(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds against tau, with partition and beta as one field, `setting`."""
-    cells = study.along([KIND, BETA]).mean([KIND, BETA, str(plot.x)], metric=plot.y)
-    names = ["iid" if pd.isna(beta) else f"beta {number(beta)}" for beta in cells[BETA]]
-    cells.insert(0, SETTING, names)
-    return cells.drop(columns=[KIND, BETA])
+    return by_setting(
+        study, plot, [str(plot.x)], [KIND, BETA], lambda _, beta: "iid" if pd.isna(beta) else f"beta {number(beta)}"
+    )
 
 
 FEDCRC_TABLE3 = Drawing(

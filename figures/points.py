@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pandas as pd
 
 from experiments.analysis.sheet import intervals
@@ -11,6 +13,9 @@ from experiments.grids.names import TEST, field_name, metric_name
 from figures.base import Plot
 from semcom.config import ConfigError
 from semcom.runs.accuracy import CURVES
+
+SETTING = "setting"
+"""Column with what a setting, several fields in one, is called."""
 
 
 def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
@@ -26,6 +31,26 @@ def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"y: {plot.y!r} is not known at each test SNR; give {' or '.join(CURVES)}")
         return tidy(study, study.snr, plot)
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
+
+
+def by_setting(
+    study: Study, plot: Plot, others: Sequence[str], fields: Sequence[str], name: Callable[..., str]
+) -> pd.DataFrame:
+    """Return means over seeds, with several fields as one, `SETTING`.
+
+    Args:
+        study: the results.
+        plot: the request, whose number is shown.
+        others: the fields that stay.
+        fields: those that become one, varied or not.
+        name: function from their values to what the setting is called.
+
+    Raises:
+        ConfigError: as `Study.mean`.
+    """
+    cells = study.along(fields).mean([*others, *fields], metric=plot.y)
+    cells.insert(0, SETTING, [name(*values) for values in cells[list(fields)].itertuples(index=False)])
+    return cells.drop(columns=list(fields))
 
 
 def tidy(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:

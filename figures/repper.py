@@ -19,7 +19,7 @@ from experiments.measures.class_groups import GROUPS
 from experiments.store.stored import Stored
 from figures import classes, embedding
 from figures.base import Drawing, Plot
-from figures.points import described
+from figures.points import SETTING, by_setting, described
 from semcom.config import ConfigError
 from semcom.runs.arrays import CONFUSION
 
@@ -29,7 +29,7 @@ SHOWN = 2
 """Clients whose classes Fig. 5 shows, beside the mean over all."""
 LOCAL = 7
 """Clients whose features Fig. 4 shows, beside those of all."""
-RANK, WHOSE, SETTING, CLIENT, LOSS, MODEL, THIRD = "rank", "whose", "setting", "client", "loss", "model", "third"
+RANK, WHOSE, CLIENT, LOSS, MODEL, THIRD = "rank", "whose", "client", "loss", "model", "third"
 
 
 def _done(study: Study) -> list[Stored]:
@@ -40,19 +40,18 @@ def _done(study: Study) -> list[Stored]:
 # Table 1 --------------------------------------------------------------------------------------------------------------
 
 
-def by_setting(study: Study, plot: Plot) -> pd.DataFrame:
+def by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds, with clients per round and local epochs as one field, `setting`."""
-    cells = study.along([SHARE, EPOCHS]).mean(["variant", ALPHA, SHARE, EPOCHS], metric=plot.y)
-    settings = [f"C {number(float(c))}, E {e}" for c, e in zip(cells[SHARE], cells[EPOCHS], strict=True)]
-    cells.insert(0, SETTING, settings)
-    return cells.drop(columns=[SHARE, EPOCHS])
+    return by_setting(
+        study, plot, ["variant", ALPHA], [SHARE, EPOCHS], lambda share, epochs: f"C {number(float(share))}, E {epochs}"
+    )
 
 
 TABLE1 = Drawing(
     name="repper-table1",
     experiment="repper-table1",
     plot=Plot(kind="dots", x="variant", y="last", hue=ALPHA, facet=SETTING),
-    numbers=by_setting,
+    numbers=by_schedule,
     shows=(ALPHA, SHARE, EPOCHS),
 )
 """Table 1, a panel for each number of clients per round and of local epochs."""
