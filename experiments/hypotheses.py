@@ -407,10 +407,10 @@ def of_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:
-    """Return the names of the divisions of FedCRC's runs: dataset and beta, or equal parts."""
-    equal = frame["partition.kind"] == "iid"
+    """Return the names of the divisions of FedCRC's runs: dataset and beta, or iid."""
+    iid = frame["partition.kind"] == "iid"
     beta = frame["partition.beta"].astype(float).map("beta {:g}".format)
-    return frame["data.name"] + " " + beta.where(~equal, "equal")
+    return frame["data.name"] + " " + beta.where(~iid, "iid")
 
 
 OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {

@@ -393,7 +393,7 @@ def test_fedcrc() -> None:
                 rows.append({"variant": variant, **of, "views.personal.last": 0.65 + seed / 1000})
     frame = pd.DataFrame(rows)
     found = said(module.of_fedcrc_table1(frame))
-    for place in ("mnist beta 0.1", "cifar10 equal"):
+    for place in ("mnist beta 0.1", "cifar10 iid"):
         assert found["FedCRC's global model is above fedavg", place] == (2.1, SUPPORTED)
         assert found["FedCRC's global model is level with fedbabu", place] == (0.1, SUPPORTED)
         assert found["FedCRC's personal model is above fedper", place] == (-5.1, REFUTED)
@@ -408,7 +408,7 @@ def test_fedcrc() -> None:
     low = whole[whole["variant"] == "fedcrc"].assign(**{"hyper.tau": 0.2}, accuracy=0.5 + whole["seed"] / 1000)
     low["views.personal.accuracy"] -= 0.2
     taus = said(module.of_fedcrc_table3(pd.concat([whole, low])))
-    for place in ("mnist beta 0.1", "cifar10 equal"):
+    for place in ("mnist beta 0.1", "cifar10 iid"):
         assert taus["tau 0.99 is better than 0.2", place] == (1.9, SUPPORTED)
         assert taus["(reported: personal: tau 0.99 minus 0.2)", place] == (20.0, "")
         assert taus["(reported: own_body: tau 0.99 minus 0.2)", place] == (0.0, "")
