@@ -103,7 +103,7 @@ COLLABORATION_WAYS = Drawing(
 
 
 def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the numbers of a heatmap, with a row for the later view of a method below that of its first one."""
+    """Return the numbers of a heatmap by test SNR, with a later view of a method below its first one."""
     parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
     done = {run.variant for run in study.stored if run.status == "done"}
     for name in (name for name in study.variants if name in done):
@@ -112,7 +112,8 @@ def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
         if name in LATER_VIEWS:
             of_view = heatmap.numbers(own, replace(plot, view=LATER_VIEWS[name]))
             parts.append(of_view.assign(variant=f"{name} {LATER_VIEWS[name]}"))
-    return pd.concat(parts, ignore_index=True)
+    panels = pd.concat(parts).groupby(plot.facet, sort=False)
+    return pd.concat([cells.sort_values(TEST, kind="stable") for _, cells in panels], ignore_index=True)
 
 
 WIRELESS_SNR = Drawing(
