@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from experiments.analysis.study import Study
-from experiments.grids.names import field_label, metric_label, place_label
+from experiments.grids.names import field_label, metric_label, metric_unit, place_label
 from figures.base import Kind, Plot, Styles
 from figures.points import described, over_seeds
 from figures.style import MANY, percent
@@ -22,6 +23,8 @@ TICKS = 10
 """Values up to which each has its tick."""
 APART = 0.16
 """Share of the smallest step along the abscissa over which points with intervals are spread sideways."""
+ROOM = 0.05
+"""How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
@@ -93,12 +96,20 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     moved = (
         " Points of one abscissa are moved sideways a little." if _aside(cells, plot, cells[plot.hue].nunique()) else ""
     )
-    return described(cells, plot) + moved
+    beyond = metric_unit(plot.y) == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
+    return described(cells, plot) + moved + (" Some intervals reach beyond the ordinate." if beyond else "")
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
     """Return the height of a panel in inches, more for many lines."""
     return 1.95 if cells[plot.hue].nunique() <= MANY else 2.6
+
+
+def within(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """End the ordinate of fractions little beyond 0 and 1: an interval of few seeds can reach where none can be."""
+    for axes in figure.axes if metric_unit(plot.y) == "%" else ():
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
 
 
 LINES = Kind(
@@ -109,4 +120,5 @@ LINES = Kind(
     takes=("x", "y", "hue", "broken"),
     hue="variant",
     height=height,
+    finish=within,
 )

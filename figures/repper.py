@@ -17,9 +17,9 @@ from experiments.grids.names import METHODS
 from experiments.grids.words import number
 from experiments.measures.class_groups import GROUPS
 from experiments.store.stored import Stored
-from figures import classes, embedding
+from figures import classes, embedding, lines
 from figures.base import Drawing, Plot
-from figures.points import SETTING, by_setting, described
+from figures.points import SETTING, by_setting
 from semcom.config import ConfigError
 from semcom.runs.arrays import CONFUSION
 
@@ -150,7 +150,7 @@ def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
 
 def of_ranks(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
-    text = described(cells, plot, "error bars, where there are few lines,")
+    text = lines.caption(cells, plot)
     return f"{text} Of a client's classes the first is that of which it has the most training images. Clients: seed 0."
 
 

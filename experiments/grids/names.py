@@ -45,7 +45,7 @@ ARMS = {
     "fedcrc-per": "FedCRC-Per",
 }
 """Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
-NAMED = ("method", "variant")
+NAMED = ("method", "variant", "scheme")
 """Fields whose values are shown without the field's name."""
 TEST = "test_snr_db"
 """Column of `Study.snr`: the SNR of a test."""
@@ -74,7 +74,7 @@ FIELDS = {
     "train.lr": ("rate", ""),
     "finish.kind": ("head", ""),
     "model.encoder": ("encoder", ""),
-    "rank": ("class of a client, most frequent first", ""),
+    "rank": ("class rank", ""),
     "third": ("classes", ""),
     **dict.fromkeys(("setting", "whose", "model", "loss", "place", "rival", "level"), ("", "")),
     "uses": ("channel uses", ""),

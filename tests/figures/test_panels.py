@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_parts_hold_all_and_let_the_personal_methods_be_told_apart() -> None:
         assert drawn_lines == [list(line) for line in LETTER.values()], "each part has all lines, and shows its own"
     assert (upper.get_xlabel(), lower.get_xlabel()) == ("", "SNR (dB)") and figure.get_supylabel() == "Accuracy (%)"
     assert note(numbers, LINES).startswith(" The ordinate is broken") and note(cells(0.1, **LETTER), LINES) == ""
+
+
+def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
+    """Few seeds can have an interval from -50 to 150 %; that of a gain, which is no fraction, is shown whole."""
+    wide, said = cells(half=0.9, fedcl=(0.5, 0.55, 0.6)), "beyond the ordinate"
+    with style.ieee():
+        assert drawn(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+        low, high = drawn(cells(**LETTER), replace(LINES, broken="no")).axes[0].get_ylim()
+        assert drawn(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
+    assert 0.3 < low < 0.355 and 0.645 < high < 0.7, "nor is it wider than before"
+    assert said in KINDS["lines"].caption(wide, LINES) and said not in KINDS["lines"].caption(cells(**LETTER), LINES)
 
 
 def test_many_lines_have_no_intervals_and_say_so() -> None:
