@@ -104,7 +104,7 @@ COLLABORATION_WAYS = Drawing(
 
 def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the numbers of a heatmap by test SNR, with a later view of a method below its first one."""
-    parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
+    parts, study = [], study.along(_panels_and_columns(plot))
     done = {run.variant for run in study.stored if run.status == "done"}
     for name in (name for name in study.variants if name in done):
         own = study.where({"variant": name})
@@ -116,6 +116,11 @@ def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
     return pd.concat([cells.sort_values(TEST, kind="stable") for _, cells in panels], ignore_index=True)
 
 
+def _panels_and_columns(plot: Plot) -> list[str]:
+    """Return the fields of a request that a run has a value of, beside its method."""
+    return [name for name in plot.fields if name not in ("variant", TEST)]
+
+
 WIRELESS_SNR = Drawing(
     "wireless-snr",
     "wireless-snr",
@@ -125,18 +130,39 @@ WIRELESS_SNR = Drawing(
     shows=(TEST_SNR, "channel.kind"),
 )
 """All methods against test SNR over three channels, exchange free of errors."""
+AVERAGED = ("fedavg", "fedprox", "moon", "fedper", "fedrep", "fedpac")
+"""Methods whose first view has the averaged encoder as it is at the base station, which over the air no client has."""
+RECEIVED = "received"
+"""The view that has it as clients receive it."""
+
+
+def by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return `at_the_end` of the methods that exchange something, over the air with the encoder as it is received."""
+    kind, study = str(plot.facet), study.along(_panels_and_columns(plot))
+    cells = at_the_end(study, plot)
+    over_air = cells[kind] == "analog"
+    there = set(cells.loc[over_air, "variant"])
+    parts = [cells[cells["variant"].isin(there) & ~(over_air & cells["variant"].isin(AVERAGED))]]
+    for name in (name for name in AVERAGED if name in there):
+        parts.append(heatmap.numbers(study.where({"variant": name, kind: "analog"}), replace(plot, view=RECEIVED)))
+    order = {value: place for place, value in enumerate(("ideal", "analog", *dict.fromkeys(cells["variant"])))}
+    by = [kind, TEST, "variant"]
+    return pd.concat(parts).sort_values(by, key=lambda c: c if c.name == TEST else c.map(order), ignore_index=True)
+
+
 WIRELESS_EXCHANGE = Drawing(
     "wireless-exchange",
     "wireless-exchange",
     Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="air.parameters"),
-    numbers=at_the_end,
+    numbers=by_exchange,
     caption=lambda cells, plot: " ".join(
         (
             HEATMAP.caption(cells, plot),
             VIEWS,
             "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog). An averaged "
-            "encoder is shown as the base station has it, which no client does: what a client receives is noisier. "
-            "Fine-tuning and RepPer's heads, after the last round, begin with the base station's encoder too.",
+            "encoder is shown as clients receive it (view `received`), except those of FedBABU and FedCRC, and what "
+            "begins with one after the last round, fine-tuning and RepPer's heads: these are the base station's. "
+            "Local and FedCL exchange nothing and are left out.",
         )
     ),
     shows=(TEST_SNR, "air.parameters"),

@@ -68,7 +68,7 @@ def table(
     for each in axes.texts:
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
-    axes.set_xticks(range(len(columns)), [value_label(str(plot.x), c).removesuffix(" dB") for c in columns])
+    axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
     axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
 
@@ -83,6 +83,11 @@ def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str 
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=6.5)
+
+
+def _column(plot: Plot, value: Any) -> str:
+    """Return the label of a column; the unit stands below all of them."""
+    return value_label(str(plot.x), value).removesuffix(" dB")
 
 
 def _text(value: float, share: bool) -> str:
@@ -139,7 +144,8 @@ def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float,
 
     Numbers that are too many to be written take none.
     """
-    rows, columns = ([value_label(str(n), v) for v in cells[n].unique()] for n in (plot.hue, plot.x))
+    rows = [value_label(str(plot.hue), value) for value in cells[plot.hue].unique()]
+    columns = [_column(plot, value) for value in cells[plot.x].unique()]
     each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
     return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE
 

@@ -68,13 +68,15 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     _trim(figure, panels, columns, kind, bool(spans))
     kind.finish(figure, cells, plot)
     if above:
-        _legend(figure, panels, legend)
+        _legend(figure, panels, legend, [place_label(str(plot.hue), hue) for hue in styles])
     return figure
 
 
 def _styles(cells: pd.DataFrame, plot: Plot, kind: Kind) -> Styles:
-    """Return the look of each hue, the same in all panels; of none there is one."""
+    """Return the look of each hue, the same in all panels, numbers in ascending order; of none there is one."""
     hues = [None] if plot.hue is None or plot.hue not in cells else list(dict.fromkeys(cells[plot.hue]))
+    if plot.hue in cells and pd.api.types.is_numeric_dtype(cells[plot.hue]):
+        hues.sort()
     return dict(zip(hues, (kind.styles or line_styles)(len(hues)), strict=True))
 
 
@@ -199,13 +201,14 @@ def _legend_columns(styles: Styles, plot: Plot, width: float) -> int:
     return max(1, min(len(styles), int(width / (KEY + CHARACTER * longest))))
 
 
-def _legend(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int) -> None:
+def _legend(figure: Figure, panels: Sequence[Sequence[Axes]], columns: int, order: Sequence[str]) -> None:
     """Put one legend for all panels above them, where it hides nothing."""
     found: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes[0].get_legend_handles_labels()
         bare = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
         found |= {label: handle for label, handle in zip(labels, bare, strict=True) if label not in found}
+    found = {label: found[label] for label in order if label in found} | found
     figure.legend(
         list(found.values()), list(found), loc="outside upper center", ncols=columns, frameon=False,
         borderpad=0.1, columnspacing=1.0, handlelength=2.6, handletextpad=0.5, labelspacing=0.25,

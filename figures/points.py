@@ -48,7 +48,7 @@ def by_setting(
     Raises:
         ConfigError: as `Study.mean`.
     """
-    cells = study.along(fields).mean([*others, *fields], metric=plot.y)
+    cells = study.along(fields).mean([*others, *fields], metric=plot.y).sort_values(list(fields), kind="stable")
     cells.insert(0, SETTING, [name(*values) for values in cells[list(fields)].itertuples(index=False)])
     return cells.drop(columns=list(fields))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments.analysis.study import Study
 from experiments.analysis.table import means
@@ -18,12 +19,14 @@ from experiments.grids.words import number
 from experiments.measures.class_groups import GROUPS
 from experiments.store.stored import Stored
 from figures import classes, embedding, lines
+from figures.bars import DOTS
 from figures.base import Drawing, Plot
 from figures.points import SETTING, by_setting
 from semcom.config import ConfigError
 from semcom.runs.arrays import CONFUSION
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
+PARAMETER = "The Dirichlet distribution's beta is the paper's alpha."
 EVERYONE = "all clients"
 SHOWN = 2
 """Clients whose classes Fig. 5 shows, beside the mean over all."""
@@ -47,12 +50,21 @@ def by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     )
 
 
+def level(figure: Figure, cells: pd.DataFrame) -> None:
+    """Give all panels one axis of accuracies."""
+    ends = [end for axes in figure.axes for end in axes.get_xlim()]
+    for axes in figure.axes:
+        axes.set_xlim(min(ends), max(ends))
+
+
 TABLE1 = Drawing(
     name="repper-table1",
     experiment="repper-table1",
     plot=Plot(kind="dots", x="variant", y="last", hue=ALPHA, facet=SETTING),
     numbers=by_schedule,
+    caption=lambda cells, plot: f"{DOTS.caption(cells, plot)} {PARAMETER}",
     shows=(ALPHA, SHARE, EPOCHS),
+    finish=level,
 )
 """Table 1, a panel for each number of clients per round and of local epochs."""
 

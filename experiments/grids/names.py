@@ -55,6 +55,7 @@ FIELDS = {
     TEST: ("test SNR", " dB"),
     TEST_SNR: ("test SNR", " dB"),
     "channel.kind": ("channel", ""),
+    "air.parameters": ("exchange", ""),
     "data.name": ("dataset", ""),
     "partition.kind": ("partition", ""),
     "partition.ways": ("ways", ""),

@@ -10,9 +10,16 @@ import pytest
 
 import semcom
 from figures import style
-from figures.every_method import COLLABORATION_WAYS, WIRELESS_HETEROGENEITY, at_two_snrs, by_ways
+from figures.every_method import (
+    COLLABORATION_WAYS,
+    WIRELESS_EXCHANGE,
+    WIRELESS_HETEROGENEITY,
+    at_two_snrs,
+    by_exchange,
+    by_ways,
+)
 from figures.panels import drawn
-from semcom.config import ConfigError, PartitionConfig, run_hash
+from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
 from tests.experiments.studies import config, line, scored, write
 
 PLOT = COLLABORATION_WAYS.plot
@@ -92,3 +99,23 @@ def test_maps_over_the_air_have_the_end_of_training_and_a_row_for_each_later_vie
         assert means["local", ways, 10] == pytest.approx(0.6) and means["local", ways, 0] == pytest.approx(0.5)
         assert means["fedbabu", ways, 0] == pytest.approx(0.2), "its first view is one model for all"
         assert means["fedbabu personal", ways, 0] == pytest.approx(0.7)
+
+
+def test_over_the_air_an_averaged_encoder_is_as_clients_receive_it(tmp_path: Path) -> None:
+    """FedAvg is 10 points lower as received; FedAvg + FT has such a view too, but of another model than its first."""
+    for method in ("local", "fedavg", "fedavg_ft"):
+        for kind in ("ideal",) if method == "local" else ("ideal", "analog"):
+            of = config(method, air=AirConfig(parameters=kind))
+            of = replace(of, channel=replace(of.channel, test_snr_db="10,0"))
+            views = {"personal" if method != "fedavg" else "global": scored([0.6], at={"10": 0.6, "0": 0.5})}
+            if kind == "analog":
+                views["received"] = scored([0.5], at={"10": 0.5, "0": 0.4})
+            write(tmp_path / run_hash(of), of, [line(4, views)])
+    cells = by_exchange(semcom.study(tmp_path), WIRELESS_EXCHANGE.plot)
+    rows = list(zip(cells["air.parameters"], cells["test_snr_db"], cells["variant"], cells["mean"], strict=True))
+    assert rows == [
+        (kind, snr, method, pytest.approx(top - (snr == 0) / 10))
+        for kind, of_fedavg in (("ideal", 0.6), ("analog", 0.5))
+        for snr in (0, 10)
+        for method, top in (("fedavg", of_fedavg), ("fedavg_ft", 0.6))
+    ], "local exchanges nothing"

@@ -190,3 +190,29 @@ def test_maps_stand_beside_each_other_where_there_is_room(places: int, beside: i
         figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local"))
     left = {axes.get_subplotspec().colspan.start for axes in figure.axes if axes.get_label() != "<colorbar>"}
     assert len(left) == beside
+
+
+def test_seven_snrs_leave_room_for_three_maps() -> None:
+    """A number is as wide as a label of its column, which has no unit: that stands below."""
+    rows = [
+        {"variant": "fedavg_ft", "part": part, SNR: snr, "mean": 0.5}
+        for part in "abc"
+        for snr in (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
+    assert len({axes.get_position().y0 for axes in figure.axes[:3]}) == 1
+
+
+def test_numbers_are_in_ascending_order_in_the_legend() -> None:
+    """The first panel lacks the smallest one."""
+    rows = [
+        {"variant": "fedavg", "part": part, "partition.beta": beta, "mean": 0.5, "low": 0.4, "high": 0.6}
+        for part, beta in (("a", 1.0), ("a", 100.0), ("b", 0.5), ("b", 1.0))
+    ]
+    with style.ieee():
+        figure = drawn(
+            pd.DataFrame(rows), Plot(kind="dots", x="variant", y="accuracy", hue="partition.beta", facet="part")
+        )
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"Dirichlet beta {beta}" for beta in (0.5, 1, 100)]
