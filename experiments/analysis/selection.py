@@ -10,34 +10,47 @@ import pandas as pd
 
 from experiments.grids.grid import TEST_SNR
 from experiments.store.results import configuration, table
-from experiments.store.stored import Stored
+from experiments.store.stored import Stored, variants_of
 from semcom.config import ConfigError
 
 OF_METHOD = ("hyper", "train", "plugins")
 """Sections of a configuration that a method may settle: its hyperparameters, its paper's schedule, its plug-in."""
 
 
-def axes(found: Sequence[Stored], declared: bool) -> tuple[str, ...]:
+def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the fields that vary in a study, beside method, variant and seed.
 
     These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
     methods, and fields that differ between methods alone are axes too, unless they are the method's own (`OF_METHOD`).
+    A field that follows from those that were swept, but not in all variants alike, is none: it would keep variants
+    apart, as do the epochs of heads that one method trains at every point, and others where the classifier is a head.
 
     Args:
         found: the runs.
-        declared: whether the study names its variants.
+        record: what sweep.json says of them.
     """
     known = [run for run in found if run.fields]
     frame = table([run.fields for run in known], ())
-    variants = pd.Series([run.variant for run in known], dtype=object)
+    variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(variants_of(record))
+    swept = [name for key in record.get("axes", ()) for name in key.split(",") if name in frame and name != "seed"]
 
     def varies(name: str) -> bool:
         if frame[name].nunique(dropna=False) < 2:
             return False
         between = not declared and name.partition(".")[0] not in OF_METHOD
-        return between or bool((frame[name].groupby(variants).nunique(dropna=False) > 1).any())
+        return between or not follows(name, [variants])
 
-    return tuple(name for name in configuration(frame) if name not in ("method", "seed") and varies(name))
+    def follows(name: str, by: list[pd.Series]) -> bool:
+        return bool((frame[name].groupby(by, dropna=False).nunique(dropna=False) < 2).all())
+
+    def is_apart(name: str) -> bool:
+        if not declared or not swept or name in swept:
+            return False
+        places = [frame[axis] for axis in swept]
+        return follows(name, [variants, *places]) and not follows(name, places)
+
+    names = [name for name in configuration(frame) if name not in ("method", "seed") and varies(name)]
+    return tuple(name for name in names if not is_apart(name))
 
 
 def keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:

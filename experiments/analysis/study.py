@@ -21,7 +21,7 @@ from experiments.analysis.table import means
 from experiments.grids.names import first_test, is_ranked
 from experiments.store.archive import unpacked
 from experiments.store.results import configuration, table
-from experiments.store.stored import Stored, stored_runs, variants_of
+from experiments.store.stored import Stored, stored_runs
 from semcom.config import ConfigError
 from semcom.files import at_home
 from semcom.runs.accuracy import LAST
@@ -40,7 +40,7 @@ def study(folder: Path | str) -> Study:
     path = at_home(folder)
     place = unpacked(path) if path.is_file() else None
     found, record = stored_runs(path if place is None else Path(place.name))
-    return Study(found, axes(found, bool(variants_of(record))), place, record)
+    return Study(found, axes(found, record), place, record)
 
 
 class Study:

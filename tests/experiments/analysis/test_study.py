@@ -21,7 +21,7 @@ from experiments.analysis.study import Study
 from experiments.analysis.table import first_tested
 from experiments.store import results
 from experiments.store.stored import stored_runs
-from semcom.config import ChannelConfig, ConfigError, run_hash
+from semcom.config import ChannelConfig, ConfigError, FinishConfig, run_hash
 from semcom.runs.accuracy import LAST
 from tests.experiments.studies import TRAFFIC, begin, config, keep, line, scored, simple, write
 
@@ -132,6 +132,24 @@ def test_methods_at_different_points_are_not_compared_unless_these_are_variants(
     (tmp_path / "sweep.json").write_text(json.dumps({"variants": names}))
     declared = semcom.study(tmp_path)
     assert declared.axes == () and declared.compare("near", "far").difference == 0
+
+
+def test_what_follows_from_an_axis_in_one_variant_alone_keeps_no_points_apart(tmp_path: Path) -> None:
+    """RepPer trains heads for 100 epochs whatever classifier is asked for, FedAvg where that is a head; rounds follow
+    from the SNR in both, and stay an axis."""
+    names = {}
+    for method, epochs in (("fedavg", {"linear": 100, "svm": None}), ("repper", {"linear": 100, "svm": 100})):
+        for kind, number in epochs.items():
+            for snr, rounds in ((6.0, 4), (18.0, 8)):
+                of = config(method, 0, snr, rounds=rounds, finish=FinishConfig(kind=kind, epochs=number))
+                simple(tmp_path, of, [0.5 if method == "fedavg" else 0.75 if kind == "svm" else 1.0] * 2)
+                names[run_hash(of)] = method
+    swept = {"variant": ["fedavg", "repper"], "finish.kind": ["linear", "svm"], SNR: [6.0, 18.0], "seed": [0]}
+    (tmp_path / "sweep.json").write_text(json.dumps({"variants": names, "axes": swept}))
+    study = semcom.study(tmp_path)
+    assert study.axes == (SNR, "train.rounds", "finish.kind")
+    found = study.compare_all(["repper", "fedavg"])
+    assert [(one.point["finish.kind"], one.difference) for one in found] == [("linear", 0.5), ("svm", 0.25)] * 2
 
 
 def test_where_selects_by_number_text_and_list(tmp_path: Path) -> None:
