@@ -104,7 +104,7 @@ COLLABORATION_WAYS = Drawing(
 
 def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the numbers of a heatmap by test SNR, with a later view of a method below its first one."""
-    parts, study = [], study.along(_panels_and_columns(plot))
+    parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
     done = {run.variant for run in study.stored if run.status == "done"}
     for name in (name for name in study.variants if name in done):
         own = study.where({"variant": name})
@@ -114,11 +114,6 @@ def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
             parts.append(of_view.assign(variant=f"{name} {LATER_VIEWS[name]}"))
     panels = pd.concat(parts).groupby(plot.facet, sort=False)
     return pd.concat([cells.sort_values(TEST, kind="stable") for _, cells in panels], ignore_index=True)
-
-
-def _panels_and_columns(plot: Plot) -> list[str]:
-    """Return the fields of a request that a run has a value of, beside its method."""
-    return [name for name in plot.fields if name not in ("variant", TEST)]
 
 
 WIRELESS_SNR = Drawing(
@@ -138,10 +133,10 @@ RECEIVED = "received"
 
 def by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `at_the_end` of the methods that exchange something, over the air with the encoder as it is received."""
-    kind, study = str(plot.facet), study.along(_panels_and_columns(plot))
-    cells = at_the_end(study, plot)
+    kind, cells = str(plot.facet), at_the_end(study, plot)
     over_air = cells[kind] == "analog"
     there = set(cells.loc[over_air, "variant"])
+    study = study.along([kind])
     parts = [cells[cells["variant"].isin(there) & ~(over_air & cells["variant"].isin(AVERAGED))]]
     for name in (name for name in AVERAGED if name in there):
         parts.append(heatmap.numbers(study.where({"variant": name, kind: "analog"}), replace(plot, view=RECEIVED)))

@@ -32,7 +32,8 @@ def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
     known = [run for run in found if run.fields]
     frame = table([run.fields for run in known], ())
     variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(variants_of(record))
-    swept = [name for key in record.get("axes", ()) for name in key.split(",") if name in frame and name != "seed"]
+    swept = [name for key in record.get("axes", ()) for name in key.split(",") if name != "seed"]
+    places = [frame[name] for name in swept if name in frame]
 
     def varies(name: str) -> bool:
         if frame[name].nunique(dropna=False) < 2:
@@ -44,10 +45,7 @@ def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
         return bool((frame[name].groupby(by, dropna=False).nunique(dropna=False) < 2).all())
 
     def is_apart(name: str) -> bool:
-        if not declared or not swept or name in swept:
-            return False
-        places = [frame[axis] for axis in swept]
-        return follows(name, [variants, *places]) and not follows(name, places)
+        return declared and follows(name, [variants, *places]) and not follows(name, places)
 
     names = [name for name in configuration(frame) if name not in ("method", "seed") and varies(name)]
     return tuple(name for name in names if not is_apart(name))
