@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from semcom.engine.host.memory import SHARE, free_memory
+from semcom.engine.train.forward import convolves
 from semcom.engine.train.visit import EVAL_BATCH
 
 COPIES = 5
@@ -33,7 +34,7 @@ def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.d
     Returns:
         the number of clients, at least 1.
     """
-    if device.type == "cpu" and any(isinstance(layer, nn.modules.conv._ConvNd) for layer in network.modules()):
+    if device.type == "cpu" and convolves(network):
         return 1
     return max(1, free_memory(device) // SHARE // footprint(network, image, batch, itemsize))
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
 from channels import Link, Meter
 from semcom.engine.store.population import in_part
-from semcom.engine.train.precision import casting
+from semcom.engine.train.stacked import call_stacked
 from semcom.models.batchnorm import BatchNorm
 
 
@@ -257,18 +256,19 @@ class StackedModel:
     def _run(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int) -> Tensor:
         """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
         if self.autocast is None:
-            return _called(module, tensors, x, k)
+            return _called(module, tensors, x, k, None)
         like = next(iter(tensors.values())) if x is None else x
-        with casting(self.autocast, like.device, stacked=k > 1):
-            return _called(module, tensors, x, k).to(like.dtype)
+        with torch.autocast(like.device.type, self.autocast):
+            return _called(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
 def channels_last(stack: Tensor) -> Tensor:
-    """Return weights of convolutions `[k, out, in, h, w]` in the order of channels-last images, others unchanged.
+    """Return weights of convolutions on a CPU, `[k, out, in, h, w]`, in the order of channels-last images.
 
     With both in one order, a convolution on a CPU is up to twice as fast as with the weights in torch's usual order.
+    Other tensors, and those of an accelerator, are returned as they are.
     """
-    return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
+    return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 and stack.is_cpu else stack
 
 
 @lru_cache(maxsize=256)
@@ -277,16 +277,29 @@ def _batchnorms(module: nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
-def _called(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int) -> Tensor:
-    """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input); one set needs no vmap."""
+def _called(
+    module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int, autocast: torch.dtype | None
+) -> Tensor:
+    """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
+
+    One set needs no stack; and the convolution of one client fills a CPU's core, which is slower on those of several.
+    """
     if k == 1:
         return _call(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
-    if x is None:
-        return vmap(lambda t: _call(module, t, None))(dict(tensors))
-    return vmap(lambda t, z: _call(module, t, z), randomness="error")(dict(tensors), x)
+    if x is None or not x.is_cpu or not convolves(module):
+        return call_stacked(partial(_call, module), tensors, x, autocast)
+    own = [t.unbind(0) for t in tensors.values()]
+    each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
+    return torch.stack([_call(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
 
 
-def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None) -> Any:
+@lru_cache(maxsize=256)
+def convolves(module: nn.Module) -> bool:
+    """Return whether a module has a convolution inside."""
+    return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in module.modules())
+
+
+def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
     """Call the module with tensors in place of its own, as `torch.func.functional_call` does in ten times the time."""
     holders = _holders(module)
     before = [(holder, key, holder[key]) for name in tensors for holder, key in holders[name]]

@@ -12,7 +12,7 @@ from torch import Tensor
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.precision import autocast_of, casting, dtype_of, rounding
+from semcom.engine.train.precision import autocast_of, dtype_of, rounding
 from semcom.engine.train.view import View, confusion, predict
 from semcom.engine.train.visit import visit
 from semcom.engine.world import World
@@ -236,12 +236,3 @@ def test_training_and_tests_run_with_the_switches_of_the_run() -> None:
             stream="test",
         )
         assert seen == {(wanted, wanted)} and flags() == outside
-
-
-def test_casting() -> None:
-    a, cpu = torch.full((2, 2), 1 + 2.0**-10), torch.device("cpu")
-    with casting(None, cpu):
-        assert torch.equal(a @ torch.eye(2), a)
-    with casting(torch.bfloat16, cpu):
-        assert (a @ torch.eye(2)).dtype == torch.bfloat16 and torch.equal((a @ torch.eye(2)).float(), torch.ones(2, 2))
-    assert torch.equal(a @ torch.eye(2), a)

@@ -1,0 +1,257 @@
+"""Convolution of a stack of clients, each with weights of its own, without a loop over them.
+
+Three ways compute the same: one convolution with a group per client, whose images lie in torch's usual order or
+channels last, and unfolding into columns with a batched product. Which is fastest depends on the device, the shapes and
+the version of cuDNN, whose grouped kernels reach anything from a hundredth to all of a GPU's speed.
+
+The output, the gradient of the input and that of the weights are three functions, each linear in both of its arguments;
+their derivatives are these functions again, so that gradients can be differentiated, too.
+
+Legend: k clients, b images of each, c channels in, o channels out, [h, w] the size of an image.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Pair = tuple[int, int]
+REPEATS = 3
+"""Times that each way is tried, after once that does not count."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the kernel of a convolution lies, and what it meets.
+
+    Attributes:
+        size: height and width of an image.
+        kernel, stride, padding, dilation: as in `nn.Conv2d`.
+        groups: groups of channels of one client.
+    """
+
+    size: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+
+    def grouped(self, k: int) -> dict[str, Any]:
+        """Return torch's arguments for k clients side by side."""
+        own = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        return {**own, "groups": k * self.groups}
+
+    @property
+    def out(self) -> Pair:
+        """Height and width of the output."""
+        sides = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        height, width = ((n + 2 * p - d * (kernel - 1) - 1) // s + 1 for n, kernel, s, p, d in sides)
+        return height, width
+
+
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry) -> Tensor:
+    """Convolve each client's images with its own weights.
+
+    Args:
+        x: images, `[k, b, c, h, w]` in any order of memory.
+        weight: `[k, o, c / groups, *kernel]`.
+        bias: `[k, o]`, or None.
+        geometry: where the kernel lies.
+
+    Returns:
+        `[k, b, o, h', w']`, in the order of memory that suits the way that was taken.
+    """
+    y: Tensor = _Output.apply(x, weight, geometry)  # type: ignore[assignment]
+    return y if bias is None else y + bias[:, None, :, None, None]
+
+
+class _Output(torch.autograd.Function):
+    """The output y of images x and weights w."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(x, w)
+        ctx.geometry = geometry
+        return _fastest(OUTPUT, x, w, geometry)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (x, w), (g,), geometry = ctx.saved_tensors, grads, ctx.geometry
+        dx = _OfInput.apply(g, w, geometry) if ctx.needs_input_grad[0] else None
+        return dx, _OfWeight.apply(g, x, geometry) if ctx.needs_input_grad[1] else None, None
+
+
+class _OfInput(torch.autograd.Function):
+    """The gradient by x of the sum of y g: linear in g and w."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(g, w)
+        ctx.geometry = geometry
+        return _fastest(OF_INPUT, g, w, geometry)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (g, w), (a,), geometry = ctx.saved_tensors, grads, ctx.geometry
+        dg = _Output.apply(a, w, geometry) if ctx.needs_input_grad[0] else None
+        return dg, _OfWeight.apply(g, a, geometry) if ctx.needs_input_grad[1] else None, None
+
+
+class _OfWeight(torch.autograd.Function):
+    """The gradient by w of the sum of y g: linear in g and x."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(g, x)
+        ctx.geometry = geometry
+        return _fastest(OF_WEIGHT, g, x, geometry)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (g, x), (a,), geometry = ctx.saved_tensors, grads, ctx.geometry
+        dg = _Output.apply(x, a, geometry) if ctx.needs_input_grad[0] else None
+        return dg, _OfInput.apply(g, a, geometry) if ctx.needs_input_grad[1] else None, None
+
+
+# -- with a group per client -----------------------------------------------------------------------------------------
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """Return the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view where memory allows."""
+    return x.transpose(0, 1).flatten(1, 2)
+
+
+def _apart(x: Tensor, k: int) -> Tensor:
+    """Undo `_side_by_side`."""
+    return x.unflatten(1, (k, -1)).transpose(0, 1)
+
+
+def _grouped_output(x: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
+    side, weight = (t.contiguous(memory_format=order) for t in (_side_by_side(x), w.flatten(0, 1)))
+    return _apart(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
+
+
+def _grouped_of_input(g: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
+    k, b = g.shape[:2]
+    shape = (b, k * geometry.groups * w.shape[2], *geometry.size)
+    side, weight = (t.contiguous(memory_format=order) for t in (_side_by_side(g), w.flatten(0, 1)))
+    return _apart(torch.nn.grad.conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
+
+
+def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
+    k, o = g.shape[0], g.shape[2]
+    shape = (k * o, x.shape[2] // geometry.groups, *geometry.kernel)
+    grad, side = (_side_by_side(t).contiguous(memory_format=order) for t in (g, x))
+    return torch.nn.grad.conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
+
+
+# -- unfolded into columns -------------------------------------------------------------------------------------------
+
+
+def _columns(x: Tensor, geometry: Geometry) -> Tensor:
+    """Return what the kernel meets at each place: `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
+    (top, left), (dy, dx) = geometry.padding, geometry.dilation
+    if top or left:
+        x = F.pad(x, (left, left, top, top))
+    (rows, columns), (height, width) = geometry.kernel, geometry.out
+    at = x.stride()
+    shape = (*x.shape[:3], rows, columns, height, width)
+    strides = (*at[:3], dy * at[3], dx * at[4], geometry.stride[0] * at[3], geometry.stride[1] * at[4])
+    windows = x.as_strided(shape, strides, x.storage_offset())
+    k, b, c = x.shape[:3]
+    return windows.permute(0, 2, 3, 4, 1, 5, 6).reshape(k, geometry.groups, -1, b * height * width)
+
+
+def _folded(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
+    """Undo `_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`."""
+    (top, left), (rows, wide), (height, width) = geometry.padding, geometry.kernel, geometry.out
+    (dy, dx), (sy, sx), k = geometry.dilation, geometry.stride, len(columns)
+    parts = columns.reshape(k, -1, rows, wide, b, height, width)
+    c, (h, w) = parts.shape[1], geometry.size
+    image = columns.new_zeros(k, c, b, h + 2 * top, w + 2 * left)
+    for i in range(rows):
+        for j in range(wide):
+            y, x = i * dy, j * dx
+            image[..., y : y + sy * height : sy, x : x + sx * width : sx] += parts[:, :, i, j]
+    return image[..., top : top + h, left : left + w].transpose(1, 2)
+
+
+def _matrix(g: Tensor, groups: int) -> Tensor:
+    """Return outputs or their gradients as matrices: `[k, b, o, h', w'] -> [k, groups, o / groups, b h' w']`."""
+    return g.transpose(1, 2).reshape(len(g), groups, g.shape[2] // groups, -1)
+
+
+def _unfolded_output(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+    matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
+    y = torch.matmul(matrices, _columns(x, geometry))
+    return y.view(*w.shape[:2], x.shape[1], *geometry.out).transpose(1, 2)
+
+
+def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+    matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
+    columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
+    return _folded(columns, g.shape[1], geometry)
+
+
+def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
+    products = torch.matmul(_matrix(g, geometry.groups), _columns(x, geometry).transpose(2, 3))
+    return products.view(len(g), g.shape[2], x.shape[2] // geometry.groups, *geometry.kernel)
+
+
+# -- the choice ------------------------------------------------------------------------------------------------------
+
+Way = Callable[[Tensor, Tensor, Geometry], Tensor]
+
+
+def _in(order: torch.memory_format, compute: Callable[..., Tensor]) -> Way:
+    return lambda one, other, geometry: compute(one, other, geometry, order)
+
+
+def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
+    """Return the ways to compute one of the three functions, by name; the first is taken where none is tried."""
+    usual, last = (_in(order, grouped) for order in (torch.contiguous_format, torch.channels_last))
+    return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
+
+
+OUTPUT = _ways(_grouped_output, _unfolded_output)
+OF_INPUT = _ways(_grouped_of_input, _unfolded_of_input)
+OF_WEIGHT = _ways(_grouped_of_weight, _unfolded_of_weight)
+_chosen: dict[Any, str] = {}
+
+
+def _fastest(ways: dict[str, Way], one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
+    """Compute a function of two stacks in the way that is fastest on a GPU for such stacks, tried once in a process.
+
+    Where the same numbers are promised to come again (`torch.backends.cudnn.deterministic`), and where there is nothing
+    to try, it is the first way: batched products are at full speed whatever the number of clients.
+    """
+    name = next(iter(ways))
+    if one.is_cuda and not torch.backends.cudnn.deterministic:
+        key = id(ways), one.shape, one.stride(), other.shape, one.dtype, geometry
+        if key not in _chosen:
+            took = {name: _seconds(lambda way=way: way(one, other, geometry)) for name, way in ways.items()}
+            _chosen[key] = min(took, key=lambda name: took[name])
+        name = _chosen[key]
+    return ways[name](one, other, geometry)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the shortest time that some work takes on the GPU; infinity where it has not the memory for it."""
+    took = []
+    try:
+        for _ in range(1 + REPEATS):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            work()
+            torch.cuda.synchronize()
+            took.append(time.perf_counter() - start)
+    except torch.cuda.OutOfMemoryError:
+        return float("inf")
+    return min(took[1:])
