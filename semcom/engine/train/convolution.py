@@ -170,17 +170,24 @@ def _columns(x: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _folded(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
-    """Undo `_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`."""
-    (top, left), (rows, wide), (height, width) = geometry.padding, geometry.kernel, geometry.out
-    (dy, dx), (sy, sx), k = geometry.dilation, geometry.stride, len(columns)
-    parts = columns.reshape(k, -1, rows, wide, b, height, width)
-    c, (h, w) = parts.shape[1], geometry.size
-    image = columns.new_zeros(k, c, b, h + 2 * top, w + 2 * left)
-    for i in range(rows):
-        for j in range(wide):
-            y, x = i * dy, j * dx
-            image[..., y : y + sy * height : sy, x : x + sx * width : sx] += parts[:, :, i, j]
-    return image[..., top : top + h, left : left + w].transpose(1, 2)
+    """Undo `_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`; without dilation.
+
+    The tap i = a s + r of a kernel with stride s lies at the pixel (q + a) s + r of the place q. So the taps of a
+    pixel, with its r, are those with all a, at the places before it: a sum along a diagonal of taps and places.
+    """
+    (rows, wide), (sy, sx), (height, width) = geometry.kernel, geometry.stride, geometry.out
+    ny, nx = -(-rows // sy), -(-wide // sx)
+    taps = columns.reshape(len(columns), -1, rows, wide, b, height, width)
+    more = (nx - 1, nx - 1, ny - 1, ny - 1, 0, 0, 0, nx * sx - wide, 0, ny * sy - rows)
+    taps = F.pad(taps, more)
+    k, c, i, j, image, y, x = taps.stride()
+    shape = (*taps.shape[:2], b, height + ny - 1, sy, width + nx - 1, sx, ny, nx)
+    strides = (k, c, image, y, i, x, j, sy * i - y, sx * j - x)
+    summed = taps.as_strided(shape, strides, (ny - 1) * y + (nx - 1) * x).sum((-2, -1)).flatten(3, 4).flatten(-2)
+    (top, left), (h, w) = geometry.padding, geometry.size
+    short = (0, max(0, left + w - summed.shape[-1]), 0, max(0, top + h - summed.shape[-2]))
+    summed = F.pad(summed, short) if any(short) else summed  # pixels behind the last place
+    return summed[..., top : top + h, left : left + w].transpose(1, 2)
 
 
 def _matrix(g: Tensor, groups: int) -> Tensor:
@@ -195,6 +202,8 @@ def _unfolded_output(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+    if geometry.dilation != (1, 1):
+        return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
     columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
     return _folded(columns, g.shape[1], geometry)

@@ -20,13 +20,21 @@ def autocast_of(precision: str) -> torch.dtype | None:
 
 @contextmanager
 def rounding(precision: str) -> Iterator[None]:
-    """Let CUDA round factors of float32 products to TF32, or not; by default torch does so in convolutions alone."""
-    kinds = torch.backends.cuda.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
-    before = [kind.fp32_precision for kind in kinds]
-    for kind in kinds:
-        kind.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    """Set how CUDA computes products while the context lasts.
+
+    tf32 lets it round the factors of float32 products, which torch by default does in convolutions alone. With tf32 and
+    bf16 the fastest algorithm is found by trying, in each process anew; with float32 and float64 the same is taken
+    every time, so that the same numbers come out.
+    """
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    exact = precision in ("float32", "float64")
+    wanted = [(kind, "fp32_precision", "tf32" if precision == "tf32" else "ieee") for kind in (cuda, cudnn.conv)]  # type: ignore[attr-defined]
+    wanted += [(cudnn, "deterministic", exact), (cudnn, "benchmark", not exact)]
+    before = [(kind, name, getattr(kind, name)) for kind, name, _ in wanted]
     try:
+        for kind, name, value in wanted:
+            setattr(kind, name, value)
         yield
     finally:
-        for kind, old in zip(kinds, before, strict=True):
-            kind.fp32_precision = old
+        for kind, name, value in before:
+            setattr(kind, name, value)
