@@ -108,7 +108,7 @@ def _batches(result: Result, view: View, client: int) -> Iterator[tuple[np.ndarr
     from semcom.engine.random import keyed
 
     config, members = result.config, result.federation
-    generator = keyed("cpu", config.seed, "gradients", client)
+    generator = keyed(config.seed, "gradients", client)
     images = members.train[client].cpu()
     (cohort,) = view.population.select(np.array([client])).stacks()
     head = cohort.network.get_submodule("head")

@@ -243,7 +243,7 @@ def _ways(points: Sequence[Point], weights: Sequence[Leaves]) -> Iterator[tuple[
 
 def aside(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
     """Return weights moved by `length` in a random direction that is keyed by `key`."""
-    drawn = {name: torch.randn(t.shape, generator=keyed("cpu", *key, name)).to(t) for name, t in leaves.items()}
+    drawn = {name: torch.randn(t.shape, generator=keyed(*key, name)).to(t) for name, t in leaves.items()}
     norm = float(flat(drawn).norm())
     return {name: t + drawn[name] * (length / norm) for name, t in leaves.items()}
 

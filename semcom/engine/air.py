@@ -24,6 +24,7 @@ from torch import Tensor
 from channels import Link
 from channels.link import Cost
 from semcom.config import AirConfig
+from semcom.engine.host.sending import send
 from semcom.engine.store.population import Population, Prefix, in_part
 
 Direction = Literal["up", "down"]
@@ -55,8 +56,8 @@ class Air:
     Attributes:
         config: how things are sent and counted.
         link: the run's channel, for uncoded exchange.
-        draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor.
-        snr_db: `(direction, ids) -> [n]`, the clients' SNRs in dB.
+        draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor; on the host.
+        snr_db: `(direction, ids) -> [n]`, the clients' SNRs in dB; on the host.
         totals: the traffic of each direction so far.
         client_rounds: participating clients, summed over rounds.
         participants: clients of this round.
@@ -170,13 +171,15 @@ class Air:
         """
         flat = values.reshape(len(values), -1)
         sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
-        rms = (flat.square().sum(1, keepdim=True) / torch.as_tensor(sent[:, None]).to(flat)).sqrt()
+        count = send(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
+        rms = (flat.square().sum(1, keepdim=True) / count).sqrt()
         unit = torch.where(rms > 0, flat / rms, 0.0)
         unit = torch.nn.functional.pad(unit, (0, unit.shape[1] % 2))
         drawn = [self.draw(direction, name, int(k), unit.shape[1]) for k in ids]
         stacked = {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}
+        there = send({"drawn": stacked, "snr_db": self.snr_db(direction, ids)}, values.device)
         symbols = torch.view_as_complex(unit.unflatten(1, (-1, 2)).contiguous()) / 2**0.5
-        got = self.link.transmit(symbols, stacked, self.snr_db(direction, ids)) * 2**0.5
+        got = self.link.transmit(symbols, there["drawn"], there["snr_db"]) * 2**0.5
         return (torch.view_as_real(got).flatten(1)[:, : flat.shape[1]] * rms).view_as(values)
 
     def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray) -> None:

@@ -6,8 +6,10 @@ A draw is named by the run's seed, what it is for, the round and the client, so 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,7 +82,7 @@ class Draws:
         return np.arange(self.config.clients) if n is None else self._some(n, "evaluation")
 
     def _some(self, n: int, *key: object) -> np.ndarray:
-        order = torch.randperm(self.config.clients, generator=keyed("cpu", self.config.seed, *key))
+        order = torch.randperm(self.config.clients, generator=keyed(self.config.seed, *key))
         return np.sort(order[:n].numpy())
 
     # -- batches -------------------------------------------------------------------------------------------------
@@ -91,7 +93,8 @@ class Draws:
 
     def plan(self, client: int, phase: Phase, take: str = "") -> Plan:
         """Return a client's batch order in this round, or that of a take."""
-        owned = self.federation.train[client]
+        offsets = self.federation.train.offsets
+        owned = range(int(offsets[client]), int(offsets[client + 1]))
         stream = "/".join(part for part in (phase.stream, take) if part)
         key = (self.config.seed, stream, "order", self.round, client)
         return plan(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
@@ -100,40 +103,35 @@ class Draws:
         self,
         order: Tensor,
         cut: Cut,
-        federation: Federation | None = None,
         signals: Mapping[str, Signal] | None = None,
         uniforms: Tensor | None = None,
     ) -> Batch:
         """Return the mini-batches of one step.
 
         Args:
-            order: indices of the images that the clients visit, `[k, N]`.
+            order: positions that the clients visit in the lists of training samples, `[k, N]`.
             cut: the step.
-            federation: whose images these are (None: the run's).
             signals: realisations that the samples meet on the way through each model, by the model's name.
             uniforms: keyed numbers of the step's samples, `[k, b, p]`.
         """
-        source = federation or self.federation
-        index = cut(order)
+        source = self.federation
+        index = source.train.flat[cut(order)]
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
         return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms)
 
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
-        """Return numbers in [0, 1) for each visited sample of a chunk: `[k, N, numbers]`, zeros in padding."""
-        generators = [keyed(self.device, self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
+        """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""
+        generators = [keyed(self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
         return pad(
-            [
-                torch.rand(n, numbers, generator=g, device=self.device, dtype=self.dtype)
-                for n, g in zip(samples, generators, strict=True)
-            ]
+            [torch.rand(n, numbers, generator=g, dtype=self.dtype) for n, g in zip(samples, generators, strict=True)]
         )
 
     # -- the channel ---------------------------------------------------------------------------------------------
 
     def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return the SNR in dB of each client in this round, `[n]`; a range is drawn per client and round."""
+        """Return the clients' SNRs in dB in this round, `[n]` on the host; a range is drawn per client and round."""
         snr = self._up_snr
         if self._down_snr is None:
             direction = "up"  # the same SNR both ways, also where it is drawn
@@ -141,16 +139,16 @@ class Draws:
             snr = self._down_snr
 
         def uniform(client: int) -> float:
-            generator = keyed("cpu", self.config.seed, "snr", direction, self.round, client)
+            generator = keyed(self.config.seed, "snr", direction, self.round, client)
             return float(torch.rand((), generator=generator, dtype=torch.float64))
 
         values = [snr.of(client, uniform) for client in map(int, ids)]
-        return torch.tensor(values, dtype=torch.float64).to(self.device, self.dtype)
+        return torch.tensor(values, dtype=torch.float64).to(self.dtype)
 
     def realisation(
         self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
     ) -> dict[str, Tensor]:
-        """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
+        """Return a chunk's realisation of a link, on the host, with one entry per visited sample, `[k, N, ...]`.
 
         Args:
             link: link of the realisation.
@@ -160,14 +158,14 @@ class Draws:
         """
         seed, d = self.config.seed, self.config.model.features
         drawn = [
-            link.of(int(k)).draw(batches, d, keyed(self.device, seed, stream, kind, self.round, int(k)), self.dtype)
+            link.of(int(k)).draw(batches, d, keyed(seed, stream, kind, self.round, int(k)), self.dtype)
             for k, batches in zip(ids, sizes, strict=True)
         ]
         return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
-        """Return a realisation of the run's channel for one tensor of one client that is sent uncoded."""
-        generator = keyed(self.device, self.config.seed, "air", kind, self.round, client, name)
+        """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
+        generator = keyed(self.config.seed, "air", kind, self.round, client, name)
         return self.link.of(client).draw([1], numbers, generator, self.dtype)
 
     def signals(
@@ -178,8 +176,8 @@ class Draws:
         network: nn.Module | None = None,
         train: Prefix = (),
         meters: tuple[Meter | None, Meter | None] = (None, None),
-    ) -> Callable[[Cut], Signal]:
-        """Return a function of the step that gives what a chunk's samples meet on the way through a model.
+    ) -> Signals:
+        """Draw what a chunk's samples meet on the way through a model.
 
         Args:
             ids: the chunk's clients, `[k]`.
@@ -191,20 +189,13 @@ class Draws:
             meters: where the received SNR of uplink and downlink is measured.
         """
         link = self.training_link
-        up = self.realisation(link, ids, sizes, stream, "uplink")
-        trained = self.split and network is not None
-        down = self.realisation(link, ids, sizes, stream, "downlink") if trained else None
-        keep = {} if network is None else self._kept(ids, sizes, stream, network, train)
-        up_snr, down_snr = self.snr_db("up", ids), self.snr_db("down", ids)
-
-        def signal(cut: Cut) -> Signal:
-            n = cut.n
-            back = None if down is None else {name: cut(t) for name, t in down.items()}
-            drawn = {name: cut(t) for name, t in up.items()}
-            kept = {name: cut(t) for name, t in keep.items()}
-            return Signal(drawn, up_snr[:n], back, down_snr[:n], *meters, kept)
-
-        return signal
+        host: Any = {"up": self.realisation(link, ids, sizes, stream, "uplink"), "up_snr_db": self.snr_db("up", ids)}
+        if network is not None:
+            host["keep"] = self._kept(ids, sizes, stream, network, train)
+            if self.split:
+                host["down"] = self.realisation(link, ids, sizes, stream, "downlink")
+                host["down_snr_db"] = self.snr_db("down", ids)
+        return Signals(host, *meters)
 
     def _kept(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
@@ -218,3 +209,26 @@ class Draws:
                 drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
                 kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
         return kept
+
+
+@dataclass
+class Signals:
+    """What the samples of a chunk meet on the way through one model: a `Signal` for each step.
+
+    Attributes:
+        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; on the host at first, and on the run's device before
+            the first step.
+        meter, down_meter: where the received SNR is measured.
+    """
+
+    drawn: Any
+    meter: Meter | None
+    down_meter: Meter | None
+
+    def __call__(self, cut: Cut) -> Signal:
+        """Return a step's part."""
+        parts: Any = {
+            name: t[: cut.n] if isinstance(t, Tensor) else {key: cut(each) for key, each in t.items()}
+            for name, t in self.drawn.items()
+        }
+        return Signal(**parts, meter=self.meter, down_meter=self.down_meter)

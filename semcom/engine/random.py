@@ -1,7 +1,8 @@
 """Keyed randomness: every draw of a run has its own generator, named by what it is for.
 
 So a result does not depend on the order in which clients are visited, on chunks or on padding, and nothing here
-reads or moves torch's global generator.
+reads or moves torch's global generator. All draws are made on the host: an accelerator's generators draw other numbers,
+some of them other ones on each model of a card, and a run would be another sample there.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def key_seed(*key: object) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def keyed(device: torch.device | str, *key: object) -> torch.Generator:
-    """Return a generator on `device` whose state depends on the key alone (on a CPU: on 32 bits of its hash)."""
-    return torch.Generator(device=device).manual_seed(key_seed(*key))
+def keyed(*key: object) -> torch.Generator:
+    """Return a generator of the host whose state depends on the key alone (on 32 bits of its hash)."""
+    return torch.Generator().manual_seed(key_seed(*key))
 
 
 @contextmanager

@@ -87,7 +87,8 @@ class Tally:
 
     def losses(self) -> dict[str, float]:
         """Return the means of what training logged in this round, over the round's clients."""
-        return {name: float(values.mean()) for name, values in self.log.items()}
+        means = [values.mean().double() for values in self.log.values()]
+        return dict(zip(self.log, torch.stack(means).tolist(), strict=True)) if means else {}
 
     def counters(self) -> dict[str, Any]:
         """Return all counts and measurements so far, as plain numbers."""

@@ -18,6 +18,7 @@ from semcom.engine.air import Air
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.host.sending import send
 from semcom.engine.links import build_link
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
@@ -133,7 +134,8 @@ class World:
         """Return values on the run's device; real numbers in its precision, whole ones and truth values as they are."""
         draws = self.session.draws
         made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-        return made.to(draws.device, draws.dtype if made.is_floating_point() else made.dtype)
+        made = made.to(draws.dtype) if made.is_floating_point() else made
+        return send(made, draws.device) if made.is_cpu else made
 
     # -- models --------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from semcom.config import Resolved
+from semcom.engine.host.sending import send
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
 from semcom.engine.train.visit import Heard
@@ -65,8 +66,8 @@ class AmongOwn:
     def __init__(self, session: Session, views: Mapping[str, View]) -> None:
         draws, self.team, self.views = session.draws, session.team, views
         self.sizes = {name: draws.federation.test.sizes[view.population.ids] for name, view in views.items()}
-        owned = torch.as_tensor(draws.federation.owned, device=draws.device)
-        self.owned = {name: owned[torch.as_tensor(view.population.ids)] for name, view in views.items()}
+        owned = {name: draws.federation.owned[view.population.ids] for name, view in views.items()}
+        self.owned = send(owned, draws.device)
         shape = {name: (len(draws.test_snrs), len(sizes)) for name, sizes in self.sizes.items()}
         self.right = {name: torch.zeros(of, dtype=torch.int64, device=draws.device) for name, of in shape.items()}
 

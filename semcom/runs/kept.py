@@ -135,7 +135,7 @@ class Samples:
         quota = even_quota(table.sizes[clients], min(IMAGES, most), draws.config.seed)
         chosen = [np.zeros(0, dtype=np.int64)]
         for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
-            order = torch.randperm(int(table.sizes[client]), generator=keyed("cpu", draws.config.seed, "kept", client))
+            order = torch.randperm(int(table.sizes[client]), generator=keyed(draws.config.seed, "kept", client))
             chosen.append(table.offsets[client] + np.sort(order[:n].numpy()))
         return cls(world, np.concatenate(chosen))
 
@@ -179,6 +179,6 @@ def even_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
     even = bisect_right(range(int(sizes.max()) + 1), total, key=lambda n: int(np.minimum(sizes, n).sum())) - 1
     quota = np.minimum(sizes, even)
     more = np.flatnonzero(sizes > even)
-    order = torch.randperm(len(more), generator=keyed("cpu", seed, "kept")).numpy()
+    order = torch.randperm(len(more), generator=keyed(seed, "kept")).numpy()
     quota[more[order[: total - int(quota.sum())]]] += 1
     return quota

@@ -38,15 +38,13 @@ def test_keys_do_not_run_together() -> None:
 
 
 def test_a_generator_depends_on_its_key_alone() -> None:
-    draws = [torch.rand(4, generator=keyed("cpu", 0, "x", k)) for k in (1, 2, 1)]
+    draws = [torch.rand(4, generator=keyed(0, "x", k)) for k in (1, 2, 1)]
     assert torch.equal(draws[0], draws[2]) and not torch.equal(draws[0], draws[1])
 
 
 def test_streams_of_neighbours_are_independent() -> None:
     """Correlation of 64 keyed streams of 4000 normal numbers: each within 5 standard errors of zero."""
-    rows = torch.stack(
-        [torch.randn(4000, generator=keyed("cpu", 0, "noise", k), dtype=torch.float64) for k in range(64)]
-    )
+    rows = torch.stack([torch.randn(4000, generator=keyed(0, "noise", k), dtype=torch.float64) for k in range(64)])
     table = torch.corrcoef(rows) - torch.eye(64, dtype=torch.float64)
     assert table.abs().max() < 5 / 4000**0.5
     assert (rows.mean(1).abs() < 5 / 4000**0.5).all()

@@ -269,7 +269,7 @@ def test_a_frozen_model_has_draws_of_its_own(chunk: int) -> None:
     for name, found in heard.items():
         for k, got in found.items():
             sizes = w.session.draws.sizes(k, Phase())
-            generator = keyed("cpu", w.config.seed, f"train/{name}" if name else "train", "uplink", 1, k)
+            generator = keyed(w.config.seed, f"train/{name}" if name else "train", "uplink", 1, k)
             rows = w.session.draws.training_link.draw(sizes, 4, generator, torch.float64)
             rows, snr = {n: t[None] for n, t in rows.items()}, w.session.draws.snr_db("up", np.array([k]))
             expected = w.session.draws.training_link(clean[k][None], rows, snr)[0]

@@ -189,7 +189,7 @@ def test_an_image_that_is_alone_in_its_class_has_no_silhouette() -> None:
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
-    r = torch.randn(7, 3, generator=keyed("cpu", "batch"), dtype=torch.float64)
+    r = torch.randn(7, 3, generator=keyed("batch"), dtype=torch.float64)
     return r, torch.tensor([0, 0, 0, 1, 1, 2, 0])
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from semcom.engine.host.sending import send
 from semcom.engine.store.rows import Rows
 
 Prefix = str | Sequence[str]
@@ -26,6 +27,35 @@ Prefix = str | Sequence[str]
 def in_part(name: str, part: Prefix) -> bool:
     """Return whether a tensor's name belongs to a part (a prefix, or several; `""` is everything)."""
     return name.startswith(part if isinstance(part, str) else tuple(part))
+
+
+@dataclass(frozen=True)
+class Order:
+    """Some clients of stacks, in an order of their own: their positions, which go to a device once for all stacks.
+
+    Attributes:
+        rows: the positions, on the host, `[n]`.
+        device: of the stacks.
+    """
+
+    rows: np.ndarray
+    device: torch.device
+
+    def __call__(self, stack: Tensor) -> Tensor:
+        """Return those of a stack, `[K, ...] -> [n, ...]`; the stack itself where they are all, in its order."""
+        return stack if self._is_whole(len(stack)) else stack.index_select(0, self.index)
+
+    @cached_property
+    def index(self) -> Tensor:
+        """The positions on the device."""
+        return send(torch.from_numpy(self.rows), self.device)
+
+    def copy(self, stack: Tensor) -> Tensor:
+        """Return a copy of these clients of a stack."""
+        return stack.clone() if self._is_whole(len(stack)) else self(stack)
+
+    def _is_whole(self, n: int) -> bool:
+        return len(self.rows) == n and bool((self.rows == np.arange(n)).all())
 
 
 @dataclass(frozen=True)
@@ -59,7 +89,7 @@ class Cohort:
         if len(keep) == len(self.ids):
             return self
         at = self._at(keep)
-        picked = {name: t if name in self.shared else t[at] for name, t in self.tensors.items()}
+        picked = {name: t if name in self.shared else at(t) for name, t in self.tensors.items()}
         return dataclasses.replace(self, tensors=picked, ids=keep)
 
     def put(self, other: Cohort) -> Cohort:
@@ -70,7 +100,7 @@ class Cohort:
         for name, t in self.tensors.items():
             if name not in self.shared:
                 new = other.tensors[name].expand(len(other.ids), *t.shape[1:])
-                replaced[name] = new.clone() if whole else t.clone().index_copy_(0, at, new)
+                replaced[name] = new.clone() if whole else t.clone().index_copy_(0, at.index, new)
         return dataclasses.replace(self, tensors=replaced)
 
     def share(self, values: Mapping[str, Tensor]) -> Cohort:
@@ -82,9 +112,9 @@ class Cohort:
         """Return how many numbers a part of one model has."""
         return sum(t[0].numel() for name, t in self.tensors.items() if in_part(name, part))
 
-    def _at(self, ids: np.ndarray) -> Tensor:
+    def _at(self, ids: np.ndarray) -> Order:
         """Return the positions of client ids in the stacks."""
-        return torch.as_tensor(np.searchsorted(self.ids, ids), device=self.device)
+        return Order(np.searchsorted(self.ids, ids), self.device)
 
 
 @dataclass(frozen=True)
@@ -301,7 +331,7 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
     """
     sums: dict[str, Tensor] = {}
     for cohort in pop.stacks():
-        mine = weights[torch.as_tensor(pop.at(cohort), device=weights.device)]
+        mine = Order(pop.at(cohort), weights.device)(weights)
         for name, t in cohort.tensors.items():
             if in_part(name, part):
                 if not t.is_floating_point():  # an index table or the like: the same for all
@@ -359,9 +389,7 @@ def gram(pop: Population, part: Prefix = "") -> Tensor:
 
 def _at(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
     """Return the weights of the clients at some positions."""
-    return (
-        weight[torch.as_tensor(rows, device=weight.device)] if isinstance(weight, Tensor) and weight.dim() else weight
-    )
+    return Order(rows, weight.device)(weight) if isinstance(weight, Tensor) and weight.dim() else weight
 
 
 def _blend(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:

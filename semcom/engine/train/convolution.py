@@ -15,11 +15,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.grad import conv2d_input, conv2d_weight
 
 Pair = tuple[int, int]
 REPEATS = 3
@@ -142,14 +144,14 @@ def _grouped_of_input(g: Tensor, w: Tensor, geometry: Geometry, order: torch.mem
     k, b = g.shape[:2]
     shape = (b, k * geometry.groups * w.shape[2], *geometry.size)
     side, weight = (t.contiguous(memory_format=order) for t in (_side_by_side(g), w.flatten(0, 1)))
-    return _apart(torch.nn.grad.conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
+    return _apart(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
 
 
 def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, o = g.shape[0], g.shape[2]
     shape = (k * o, x.shape[2] // geometry.groups, *geometry.kernel)
     grad, side = (_side_by_side(t).contiguous(memory_format=order) for t in (g, x))
-    return torch.nn.grad.conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
+    return conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
 
 
 # -- unfolded into columns -------------------------------------------------------------------------------------------
@@ -219,13 +221,9 @@ def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
 Way = Callable[[Tensor, Tensor, Geometry], Tensor]
 
 
-def _in(order: torch.memory_format, compute: Callable[..., Tensor]) -> Way:
-    return lambda one, other, geometry: compute(one, other, geometry, order)
-
-
 def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
     """Return the ways to compute one of the three functions, by name; the first is taken where none is tried."""
-    usual, last = (_in(order, grouped) for order in (torch.contiguous_format, torch.channels_last))
+    usual, last = (partial(grouped, order=order) for order in (torch.contiguous_format, torch.channels_last))
     return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
 
 
@@ -245,7 +243,7 @@ def _fastest(ways: dict[str, Way], one: Tensor, other: Tensor, geometry: Geometr
     if one.is_cuda and not torch.backends.cudnn.deterministic:
         key = id(ways), one.shape, one.stride(), other.shape, one.dtype, geometry
         if key not in _chosen:
-            took = {name: _seconds(lambda way=way: way(one, other, geometry)) for name, way in ways.items()}
+            took = {name: _seconds(partial(way, one, other, geometry)) for name, way in ways.items()}
             _chosen[key] = min(took, key=lambda name: took[name])
         name = _chosen[key]
     return ways[name](one, other, geometry)

@@ -12,7 +12,8 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from channels import Link
-from semcom.engine.store.population import Cohort, Population, in_part
+from semcom.engine.host.sending import send
+from semcom.engine.store.population import Cohort, Order, Population, in_part
 from semcom.engine.train.forward import Alone, Leaves, StackedModel, channels_last
 
 Project = Callable[[str, Tensor], Tensor]
@@ -155,15 +156,17 @@ class Workbench:
     def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...]) -> None:
         self.cohort, self.order = cohort, order
         self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
+        own = Order(order, cohort.device)
         self.tensors = {
-            n: t if n in self.shared else channels_last(_copy(t, order, n in cohort.shared))
+            # Each client gets a copy of its own of a shared tensor.
+            n: t if n in self.shared else channels_last(_repeated(t, len(order)) if n in cohort.shared else own.copy(t))
             for n, t in cohort.tensors.items()
         }
 
     def result(self) -> Cohort:
         """Return the trained models as a cohort, in ascending order of ids."""
-        back = np.argsort(self.order)
-        tensors = {n: t if n in self.shared else _sorted(t, back).contiguous() for n, t in self.tensors.items()}
+        back = Order(np.argsort(self.order), self.cohort.device)
+        tensors = {n: t if n in self.shared else back(t).contiguous() for n, t in self.tensors.items()}
         return replace(self.cohort, tensors=tensors, shared=self.shared)
 
 
@@ -187,7 +190,7 @@ class Chunk:
         self._params: Leaves | None = None
         self.optimizer, self.memory = optimizer, Memory()
         scale = optimizer.scale(self.ids)
-        self.scale = None if scale is None else torch.as_tensor(scale, device=self.cohort.device)
+        self.scale = None if scale is None else send(torch.from_numpy(scale), self.cohort.device)
         self.n = len(self.ids)
 
     def recall(self, state: Cohort) -> None:
@@ -332,13 +335,6 @@ def _lie_alike(one: Tensor, other: Tensor) -> bool:
     return mine == its or all(n == 1 or a == b for a, b, n in zip(mine, its, one.shape, strict=True))
 
 
-def _copy(stack: Tensor, order: np.ndarray, shared: bool) -> Tensor:
-    """Return a copy of a stack in another order; each client gets its own copy of a shared tensor."""
-    return stack.repeat_interleave(len(order), 0) if shared else _sorted(stack, order, copy=True)
-
-
-def _sorted(stack: Tensor, order: np.ndarray, copy: bool = False) -> Tensor:
-    """Return a stack in another order, or the stack itself where that is its own order and no copy is asked for."""
-    if (np.diff(order) == 1).all():
-        return stack.clone() if copy else stack
-    return stack.index_select(0, torch.as_tensor(order, device=stack.device))
+def _repeated(shared: Tensor, n: int) -> Tensor:
+    """Return n copies of a shared tensor, `[1, ...] -> [n, ...]`."""
+    return shared.repeat_interleave(n, 0)

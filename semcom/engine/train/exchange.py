@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.engine.host.ranks import Team
-from semcom.engine.store.population import Cohort, Population, Prefix, common, in_part
+from semcom.engine.store.population import Cohort, Order, Population, Prefix, common, in_part
 from semcom.engine.store.rows import Layout
 
 
@@ -32,12 +32,12 @@ def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray
     """Merge the results of all ranks, each of which trained the clients of `pop` at its positions in `parts`."""
     device = done.finite.device
     small = team.exchange({kind: _on_host(values) for kind, values in _small(done).items()})
-    back = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device)
+    back = Order(np.argsort(np.concatenate(parts)), device)
 
     def join(kind: str) -> dict[str, Tensor]:
         names = max((list(values[kind]) for values in small), key=len)  # a rank without clients has none
         stacks = {name: [values[kind][name] for values in small if name in values[kind]] for name in names}
-        return {name: torch.cat(stack).to(device)[back] for name, stack in stacks.items()}
+        return {name: back(torch.cat(stack).to(device)) for name, stack in stacks.items()}
 
     own = {id(c.network): c for c in done.trained.stacks()}
     cohorts = tuple(_exchange(c, own.get(id(c.network)), train, pop.ids, parts, team) for c in pop.stacks())
@@ -69,6 +69,6 @@ def _exchange(
     if mine is not None:
         records = layout.pack({name: mine.tensors[name] for name in layout.places}, n)
     everyone = torch.cat(team.gather(records, [len(owned) for owned in owners]))
-    back = torch.as_tensor(np.argsort(np.concatenate(owners)), device=everyone.device)
+    back = Order(np.argsort(np.concatenate(owners)), everyone.device)
     shared = frozenset(n for n in cohort.shared if not in_part(n, train))
-    return replace(cohort, tensors={**cohort.tensors, **layout.unpack(everyone[back])}, shared=shared)
+    return replace(cohort, tensors={**cohort.tensors, **layout.unpack(back(everyone))}, shared=shared)

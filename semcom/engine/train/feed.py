@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.draws import Draws
+from semcom.engine.host.sending import send
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Population
+from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
 from semcom.engine.train.forward import Batch, StackedModel, channels_last
@@ -61,22 +61,33 @@ class ClientFeed:
         self.session, self.chunk, self.train = session, chunk, train
         plans = [draws.plan(int(k), phase) for k in ids]
         self.schedule = Schedule(plans)
-        self.steps, self.weights, self.counted = self.schedule.steps, self.schedule.weights, self.schedule.counted
-        network, sizes = chunk.cohort.network, [p.sizes for p in plans]
+        self.steps, self.counted = self.schedule.steps, self.schedule.counted
+        network, sizes, order = chunk.cohort.network, [p.sizes for p in plans], self.schedule.host["order"]
         meters = session.tally.meters["train_up"], session.tally.meters["train_down"]
         self.signals = {"": draws.signals(ids, sizes, phase.draws(), network, train, meters)}
         self.signals |= {name: draws.signals(ids, sizes, phase.draws(name)) for name in given.frozen}
-        self.takes = {}
-        for take in phase.takes:
-            signal = draws.signals(ids, sizes, phase.draws(take.name), network, train, meters)
-            self.takes[take.name] = self._order(draws, phase, take.name, take.same), signal
+        self.takes = {
+            take.name: draws.signals(ids, sizes, phase.draws(take.name), network, train, meters) for take in phase.takes
+        }
+        orders = {
+            take.name: order if take.same else pad([draws.plan(int(k), phase, take.name).order for k in ids])
+            for take in phase.takes
+        }
         total = [len(p.order) for p in plans]
-        self.uniforms = draws.uniforms(ids, total, phase.uniforms, phase.draws()) if phase.uniforms else None
+        uniforms = {"": draws.uniforms(ids, total, phase.uniforms, phase.draws())} if phase.uniforms else {}
+        self._send({"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms})
         self.models = {name: _stacks(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
-    def _order(self, draws: Draws, phase: Phase, take: str, same: bool) -> Tensor:
-        """Return the samples of a take in visiting order, `[k, N]`."""
-        return self.schedule.order if same else pad([draws.plan(int(k), phase, take).order for k in self.chunk.ids])
+    def _send(self, host: dict[str, Any]) -> None:
+        """Take everything to the device, in one copy."""
+        every = [*self.signals.values(), *self.takes.values()]
+        host |= {str(i): signals.drawn for i, signals in enumerate(every)}
+        there = send(host, self.session.draws.device)
+        self.schedule.place(there["schedule"])
+        self.weights = self.schedule.weights
+        self.orders, self.uniforms = there["orders"], there["uniforms"].get("")
+        for i, signals in enumerate(every):
+            signals.drawn = there[str(i)]
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -89,7 +100,7 @@ class ClientFeed:
         uniforms = None if self.uniforms is None else cut(self.uniforms)
         batch = draws.batch(self.schedule.order, cut, signals=signals, uniforms=uniforms)
         takes = {
-            name: draws.batch(order, cut, signals={"": signal(cut)}) for name, (order, signal) in self.takes.items()
+            name: draws.batch(self.orders[name], cut, signals={"": signal(cut)}) for name, signal in self.takes.items()
         }
         link, autocast = draws.training_link, draws.autocast
         model = chunk.model(self.train, link, autocast)
@@ -123,8 +134,8 @@ class ServerFeed:
 def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
     """Return the models of the clients `ids`, which have one architecture, in this order."""
     (cohort,) = pop.select(ids).stacks()
-    at = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
-    tensors = {n: t if n in cohort.shared else channels_last(t[at]) for n, t in cohort.tensors.items()}
+    at = Order(np.searchsorted(cohort.ids, ids), cohort.device)
+    tensors = {n: t if n in cohort.shared else channels_last(at(t)) for n, t in cohort.tensors.items()}
     return replace(cohort, tensors=tensors, ids=ids)
 
 

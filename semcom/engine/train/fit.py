@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
+from semcom.engine.host.sending import send
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Population
+from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
 from semcom.engine.train.exchange import Done, merge
@@ -72,10 +73,10 @@ class Fit:
     def _own(self, pop: Population, at: np.ndarray) -> Done:
         """Train the clients of `pop`, which are at the positions `at` of all."""
         device = self.session.draws.device
-        where = torch.as_tensor(at, device=device)
+        where = Order(at, device)
         done = Collected(
-            {name: t[where] for name, t in self.given.per_client.items()},
-            {name: t[where] for name, t in self.given.carry.items()},
+            {name: where(t) for name, t in self.given.per_client.items()},
+            {name: where.copy(t) for name, t in self.given.carry.items()},
             {},
             torch.ones(len(at), dtype=torch.bool, device=device),
         )
@@ -85,7 +86,7 @@ class Fit:
             n, k = len(bench.order), self.session.chunk_of(len(bench.order))
             for i in range(0, n, k):
                 chunk = Chunk(bench, slice(i, i + k), self.train, self.optimizer)
-                inside = torch.as_tensor(np.searchsorted(pop.ids, chunk.ids), device=device)
+                inside = send(np.searchsorted(pop.ids, chunk.ids), device)
                 if self.optimizer_state is None:
                     self._train(chunk, inside, done)
                 else:

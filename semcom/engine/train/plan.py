@@ -6,13 +6,14 @@ it. So neither padding nor a partial batch shifts a draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from semcom.engine.host.sending import send
 from semcom.engine.random import keyed
 
 
@@ -21,7 +22,7 @@ class Plan:
     """The plan of one client's phase.
 
     Attributes:
-        order: indices into the federation's images in visiting order, `[N]`.
+        order: positions in the lists of all clients, back to back, in visiting order, on the host, `[N]`.
         sizes: mini-batch sizes in order, `[S]`, summing to N.
         last: first step of the last epoch.
     """
@@ -36,23 +37,25 @@ class Plan:
         return len(self.sizes)
 
 
-def plan(table: Tensor, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
+def plan(owned: range, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
     """Draw a client's visiting order: every epoch is a new permutation, cut into mini-batches; the last may be smaller.
 
     Args:
-        table: the client's samples, `[D_k]`.
+        owned: positions of the client's D_k samples.
         sizes: its mini-batches, epoch after epoch; the last epoch may be cut short.
         samples: number of samples that an epoch visits; fewer than D_k are drawn once, by the first permutation.
         key: names the draws.
     """
-    generator = keyed(table.device, *key)
+    generator = keyed(*key)
 
     def shuffled(of: Tensor) -> Tensor:
-        return of[torch.randperm(len(of), generator=generator, device=table.device)]
+        return of[torch.randperm(len(of), generator=generator)]
 
-    first = shuffled(table)[:samples]
+    everything = torch.arange(owned.start, owned.stop)
+    first = shuffled(everything)[:samples]
     epochs = -(-sum(sizes) // samples)
-    order = torch.cat([first, *(shuffled(first if samples < len(table) else table) for _ in range(epochs - 1))])
+    again = first if samples < len(owned) else everything
+    order = torch.cat([first, *(shuffled(again) for _ in range(epochs - 1))])
     # An epoch that is cut short would miss samples: the last epoch is as many steps as an epoch has.
     whole = np.searchsorted(np.cumsum(sizes), samples) + 1
     return Plan(order[: sum(sizes)], sizes, max(0, len(sizes) - int(whole)))
@@ -77,39 +80,45 @@ class Schedule:
     """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
 
     All that the steps need lies on the device before the first one: the host never waits for an accelerator, nor the
-    accelerator for the host.
+    accelerator for the host. It is made on the host, and `place` takes what was sent to a device.
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
 
     Attributes:
         steps: S, those of the first client.
-        order: indices of the images that the clients visit, `[k, N]`.
+        host: what the steps need, by name, on the host.
+        order: positions that the clients visit in the lists of samples, `[k, N]`.
         weights: number of samples of each step of a client's last epoch, elsewhere 0, float64 `[k, S]`.
         counted: number of clients whose weight is not zero, for each step.
     """
 
+    order: Tensor
+    weights: Tensor
+
     def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = plans
         self.steps = plans[0].steps
-        self.order = pad([p.order for p in plans])
         sizes = np.array([p.sizes + [0] * (self.steps - p.steps) for p in plans])
         starts = np.concatenate([np.zeros((len(plans), 1), int), sizes.cumsum(1)[:, :-1]], 1)
         self._active, self._widths, self._first = (sizes > 0).sum(0).tolist(), sizes.max(0).tolist(), starts[0].tolist()
         self._sizes, self._starts = sizes, starts
         self._aligned = [self._is_aligned(step) for step in range(self.steps)]
         last = np.arange(self.steps)[None, :] >= np.array([p.last for p in plans])[:, None]
-        self._last = torch.as_tensor(last, device=self.order.device)
         weights = np.where(last, sizes, 0)
-        self.weights = torch.as_tensor(weights, dtype=torch.float64, device=self.order.device)
         self.counted = (weights > 0).sum(0).tolist()
+        self.host = {"order": pad([p.order for p in plans]), "last": last, "weights": weights.astype(np.float64)}
         if not all(self._aligned):
             within = np.arange(sizes.max())
             mask = within < sizes[:, :, None]
             self._whole = [bool(mask[: self.active(s), s, : self._widths[s]].all()) for s in range(self.steps)]
             at = np.where(mask, starts[:, :, None] + within, 0)
-            self._at, self._mask = (torch.as_tensor(t, device=self.order.device) for t in (at, mask))
-            self._rows = torch.arange(len(plans), device=self.order.device)[:, None]
+            self.host |= {"at": at, "mask": mask, "rows": np.arange(len(plans))[:, None]}
+        self.place(send(self.host, torch.device("cpu")))
+
+    def place(self, there: Mapping[str, Tensor]) -> None:
+        """Go on with the tensors of `host` as they are on a device."""
+        self.order, self.weights, self._there = there["order"], there["weights"], there
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -118,11 +127,11 @@ class Schedule:
     def cut(self, step: int) -> Cut:
         """Return the positions of a step's samples, for the active clients."""
         n, width = self._active[step], self._widths[step]
-        last, start = self._last[:n, step], self._first[step]
+        there, last, start = self._there, self._there["last"][:n, step], self._first[step]
         if self._aligned[step]:
             return Cut(n, last, None, None, slice(start, start + width))
-        mask = None if self._whole[step] else self._mask[:n, step, :width]
-        return Cut(n, last, mask, (self._rows[:n], self._at[:n, step, :width]), None)
+        mask = None if self._whole[step] else there["mask"][:n, step, :width]
+        return Cut(n, last, mask, (there["rows"][:n], there["at"][:n, step, :width]), None)
 
     def _is_aligned(self, step: int) -> bool:
         """Return whether all active clients take the same positions of their orders: a slice then does for an index."""

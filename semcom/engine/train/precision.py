@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -26,10 +27,14 @@ def rounding(precision: str) -> Iterator[None]:
     bf16 the fastest algorithm is found by trying, in each process anew; with float32 and float64 the same is taken
     every time, so that the same numbers come out.
     """
-    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    exact = precision in ("float32", "float64")
-    wanted = [(kind, "fp32_precision", "tf32" if precision == "tf32" else "ieee") for kind in (cuda, cudnn.conv)]  # type: ignore[attr-defined]
-    wanted += [(cudnn, "deterministic", exact), (cudnn, "benchmark", not exact)]
+    cudnn: Any = torch.backends.cudnn
+    exact, products = precision in ("float32", "float64"), "tf32" if precision == "tf32" else "ieee"
+    wanted = [
+        (torch.backends.cuda.matmul, "fp32_precision", products),
+        (cudnn.conv, "fp32_precision", products),
+        (cudnn, "deterministic", exact),
+        (cudnn, "benchmark", not exact),
+    ]
     before = [(kind, name, getattr(kind, name)) for kind, name, _ in wanted]
     try:
         for kind, name, value in wanted:

@@ -95,9 +95,10 @@ def _conv2d(
 ) -> Tensor:
     if isinstance(padding, str) or x.dim() != 4:
         return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
-    size, kernel = x.shape[2:], weight.shape[2:]
-    at = (_pair(v) for v in (size, kernel, stride, padding, dilation))
-    convolved: Tensor = _Convolve.apply(x, weight, bias, Geometry(*at, groups))  # type: ignore[assignment]
+    geometry = Geometry(
+        _pair(x.shape[2:]), _pair(weight.shape[2:]), _pair(stride), _pair(padding), _pair(dilation), groups
+    )
+    convolved: Tensor = _Convolve.apply(x, weight, bias, geometry)  # type: ignore[assignment]
     return convolved
 
 

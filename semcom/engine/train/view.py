@@ -11,6 +11,7 @@ from torch import Tensor
 
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged
+from semcom.engine.host.sending import send
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
 from semcom.engine.train.visit import Heard, hear
@@ -148,5 +149,5 @@ def show(session: Session, view: View, client: int, images: Tensor, snr_db: floa
     heard: list[Heard] = []
     one = {"": view.population.select(np.array([client]))}
     hear(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
-    where = torch.as_tensor(np.searchsorted(ids, [client]), device=device)
+    where = send(np.searchsorted(ids, [client]), device)
     return [replace(each, where=where) for each in heard]

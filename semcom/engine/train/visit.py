@@ -17,8 +17,9 @@ from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
+from semcom.engine.host.sending import send
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Population, Resting, in_part
+from semcom.engine.store.population import Cohort, Order, Population, Resting, in_part
 from semcom.engine.train.forward import Batch, Signal, StackedModel, channels_last
 from semcom.engine.train.known import ENCODER, Known, distinct, known, twins
 from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes
@@ -123,8 +124,7 @@ def hear(
                 ids = everyone[i : i + k]
                 ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
                 models = Models({name: cohort.select(ids) for name, cohort in cohorts.items()}, shared)
-                places = {name: np.searchsorted(pops[name].ids, ids) for name in cohorts}
-                where = {name: torch.as_tensor(at, device=draws.device) for name, at in places.items()}
+                where = send({name: np.searchsorted(pops[name].ids, ids) for name in cohorts}, draws.device)
                 for heard in source.heard(models, ids, where, snrs_db):
                     fn(heard)
 
@@ -156,9 +156,9 @@ class Models:
         """Return the tensors that are needed, with the clients in the order `ids`, by population."""
         encoding, found = self.encoding, dict[str, dict[str, Tensor]]()
         for name, cohort in self.cohorts.items():
-            order = torch.as_tensor(np.searchsorted(cohort.ids, ids), device=cohort.device)
+            order = Order(np.searchsorted(cohort.ids, ids), cohort.device)
             needed = {n: t for n, t in cohort.tensors.items() if name in encoding or not in_part(n, ENCODER)}
-            found[name] = {n: channels_last(t if n in cohort.shared else t[order]) for n, t in needed.items()}
+            found[name] = {n: channels_last(t if n in cohort.shared else order(t)) for n, t in needed.items()}
         return found
 
 
@@ -181,7 +181,10 @@ class Source:
         schedule = Schedule([self._in_order(int(client)) for client in ids])
         sizes = [batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
         drawn = draws.realisation(self.link, ids, sizes, self.stream, "uplink")
-        snrs, sources = [self._snr(snr, ids) for snr in snrs_db], dict.fromkeys(models.source.values())
+        snr_db = torch.stack([self._snr(snr, ids) for snr in snrs_db])
+        there = send({"schedule": schedule.host, "drawn": drawn, "snr_db": snr_db}, draws.device)
+        schedule.place(there["schedule"])
+        drawn, snrs, sources = there["drawn"], there["snr_db"].unbind(0), dict.fromkeys(models.source.values())
         for step in range(schedule.steps):
             cut = schedule.cut(step)
             at = cut(schedule.order)
@@ -222,10 +225,10 @@ class Source:
         return StackedModel(cohort.network, {}, active, (), self.link, self.draws.autocast)
 
     def _snr(self, snr_db: float | None, ids: np.ndarray) -> Tensor:
-        """Return the SNR of each client in a test, `[k]`."""
+        """Return the SNR of each client in a test, `[k]` on the host."""
         if snr_db is None:
             return self.draws.snr_db("up", ids)
-        return torch.full((len(ids),), snr_db, dtype=self.draws.dtype, device=self.draws.device)
+        return torch.full((len(ids),), snr_db, dtype=self.draws.dtype)
 
     def _batch(self, at: Tensor, cut: Cut, images: bool) -> Batch:
         """Return the samples at some positions in the lists, with or without their images."""
@@ -239,7 +242,7 @@ class Source:
     def _in_order(self, client: int) -> Plan:
         """Return a plan of a client's samples in their own order, in large batches; they are positions in the lists."""
         start, stop = (int(offset) for offset in self.table.offsets[client : client + 2])
-        return Plan(torch.arange(start, stop, device=self.draws.device), batch_sizes(stop - start, EVAL_BATCH), 0)
+        return Plan(torch.arange(start, stop), batch_sizes(stop - start, EVAL_BATCH), 0)
 
 
 def _share(team: Team, pop: Population, table: Ragged) -> Population:

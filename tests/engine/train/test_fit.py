@@ -97,7 +97,7 @@ class Plain:
 
     def rows(self, sizes: list[int], kind: str) -> dict[str, Tensor]:
         w = self.world
-        generator = keyed("cpu", w.config.seed, "train", kind, w.round, self.k)
+        generator = keyed(w.config.seed, "train", kind, w.round, self.k)
         return w.session.draws.training_link.draw(sizes, 4, generator, torch.float64)
 
     def run(self) -> dict[str, Tensor]:

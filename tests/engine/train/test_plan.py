@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from semcom import config
+from semcom.engine.host.sending import send
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
 from tests import worlds
@@ -24,7 +25,7 @@ def schedule(batch: int) -> config.Schedule:
 
 def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:
     sizes = Phase(epochs=epochs, steps=steps).sizes(client, n, schedule(batch))
-    return plan(torch.arange(1000 * client, 1000 * client + n), sizes, n, (0, "order", 1, client))
+    return plan(range(1000 * client, 1000 * client + n), sizes, n, (0, "order", 1, client))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -53,7 +54,7 @@ def test_a_fraction_visits_the_same_samples_in_every_epoch(n: int, batch: int, e
     phase = Phase(epochs=epochs, fraction=fraction)
     m = phase.samples(n)
     assert m == max(1, round(fraction * n))
-    p = plan(torch.arange(n), phase.sizes(0, n, schedule(batch)), m, (0, "order", 1, 0))
+    p = plan(range(n), phase.sizes(0, n, schedule(batch)), m, (0, "order", 1, 0))
     seen = p.order.view(epochs, m)
     assert all(set(epoch.tolist()) == set(seen[0].tolist()) for epoch in seen) and len(set(seen[0].tolist())) == m
     assert p.sizes == batch_sizes(m, batch) * epochs
@@ -63,7 +64,7 @@ def test_epochs_differ_and_the_key_decides() -> None:
     p = make(12, 4, 2)
     assert not torch.equal(p.order[:12], p.order[12:])
     assert torch.equal(p.order, make(12, 4, 2).order) and torch.equal(p.order[:12], make(12, 5, 1).order)
-    other = plan(torch.arange(12), [4] * 6, 12, (0, "order", 2, 0))
+    other = plan(range(12), [4] * 6, 12, (0, "order", 2, 0))
     assert not torch.equal(p.order, other.order)
 
 
@@ -118,10 +119,10 @@ def test_what_steps_need_is_there_before_the_first_one(clients: list[tuple[int, 
 
 
 @pytest.mark.parametrize("sizes", [[(2, 2, 1)], [(2, 2), (2, 2)], [(3, 3, 1), (3, 2), (1,)]])
-def test_all_of_a_schedule_lies_where_the_samples_do(sizes: list[tuple[int, ...]]) -> None:
+def test_all_of_a_schedule_goes_to_a_device(sizes: list[tuple[int, ...]]) -> None:
     """The meta device stands in for an accelerator: a tensor of the host beside it would be an error."""
-    plans = [Plan(torch.empty(sum(own), dtype=torch.int64, device="meta"), list(own), 0) for own in sizes]
-    schedule = Schedule(plans)
+    schedule = Schedule([Plan(torch.arange(sum(own)), list(own), 0) for own in sizes])
+    schedule.place(send(schedule.host, torch.device("meta")))
     for step in range(schedule.steps):
         cut = schedule.cut(step)
         assert all(t.is_meta for t in places(cut)) and cut(schedule.order).shape[0] == cut.n
