@@ -6,16 +6,20 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import functional_call, stack_module_state
 
 from channels import Meter, make_link
 from semcom.bench.commands import Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
 from semcom.engine.host.memory import keep_freed_memory
+from semcom.engine.host.sending import send
+from semcom.engine.train.precision import rounding
+from semcom.engine.train.stacked import call_stacked
 from semcom.models.own import own_layers
 from semcom.models.registry import ENCODERS
 
@@ -61,7 +65,7 @@ class BenchChannels(Bench):
         names, repeats = chosen("links", self.links, list(CASES)), self.count("repeats", 15, 2)
         clients, facts = 2 if self.quick else CLIENTS, machine()
         keep_freed_memory()
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(), rounding("float32"):
             found = beside_the_step(names, "cpu", clients, repeats, least := 0.001 if self.quick else 0.05)
             if torch.cuda.is_available():
                 found += beside_the_step(names, "cuda", clients, repeats, least)
@@ -73,8 +77,9 @@ class BenchChannels(Bench):
 
 def encoder_step(device: str, clients: int, at_once: bool) -> Callable[[], object]:
     """Return the bare training step of K encoders, forward and backward, one by one or all at once."""
-    encoder = own_layers(ENCODERS.get("dcgan")(3, FEATURES)).to(device).to(memory_format=torch.channels_last)
-    encoders = [copy.deepcopy(encoder) for _ in range(clients)]
+    encoder = own_layers(ENCODERS.get("dcgan")(3, FEATURES)).to(device)
+    order = torch.contiguous_format if at_once else torch.channels_last
+    encoders = [copy.deepcopy(encoder).to(memory_format=order) for _ in range(clients)]
     images = torch.randn(clients, SAMPLES, 32, 32, 3, device=device).movedim(-1, 2)  # channels last in memory
     gradients = torch.randn(clients, SAMPLES, FEATURES, device=device)
     params, buffers = stack_module_state(encoders)
@@ -84,7 +89,7 @@ def encoder_step(device: str, clients: int, at_once: bool) -> Callable[[], objec
             torch.autograd.grad(module(x), list(module.parameters()), gradient)
 
     def all_at_once() -> None:
-        features = vmap(lambda *state: functional_call(encoder, state[:2], state[2:]))(params, buffers, images)
+        features = call_stacked(partial(functional_call, encoder), {**params, **buffers}, images)
         torch.autograd.grad(features, list(params.values()), gradients)
 
     return all_at_once if at_once else one_by_one
@@ -96,7 +101,7 @@ class Pass:
     def __init__(self, case: Case, device: str, clients: int) -> None:
         kind, options, _ = case
         self.link = make_link(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
-        self.generator = torch.Generator(device).manual_seed(0)
+        self.generator, self.device = torch.Generator().manual_seed(0), torch.device(device)
         self.features = torch.randn(clients, SAMPLES, FEATURES, device=device, requires_grad=True)
         self.gradient = torch.randn(clients, SAMPLES, FEATURES, device=device)
         self.snr_db = torch.full((clients,), SNR_DB, device=device)
@@ -110,8 +115,11 @@ class Pass:
         torch.autograd.grad(received, self.features, self.gradient)
 
     def draw(self, client: int = 0) -> dict[str, Tensor]:
-        """Return one client's realisation of a round, in one direction."""
-        return self.link.of(client).draw([SAMPLES] * STEPS, FEATURES, self.generator)
+        """Return one client's realisation of a round, in one direction; drawn on the host, and sent to the device."""
+        drawn: dict[str, Tensor] = send(
+            self.link.of(client).draw([SAMPLES] * STEPS, FEATURES, self.generator), self.device
+        )
+        return drawn
 
     def _rows(self, clients: int) -> dict[str, Tensor]:
         """Return the first step of a round of each client: a view of its realisation, as the engine takes it."""

@@ -116,16 +116,23 @@ def flops_per_sample(workload: Workload) -> float:
 
 
 def compared(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
-    """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing."""
+    """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing.
+
+    The plain loop is that at the row's precision, or in float32 where there is none. Peaks are those of float32.
+    """
     rows = rows.assign(rate=spread(rows.rates)["median"])
-    place = ["case", "device"]
-    plain = rows[rows.plain & ~rows.bare].set_index(place).rate.reindex(pd.MultiIndex.from_frame(rows[place]))
+    plain = rows[rows.plain & ~rows.bare].set_index(["case", "device", "precision"]).rate
+    alike, usual = (
+        plain.reindex(pd.MultiIndex.from_frame(rows[["case", "device"]].assign(precision=precision)))
+        for precision in (rows.precision, "float32")
+    )
+    plain = alike.fillna(usual.set_axis(alike.index))
     flops = rows.rate * rows.flops_per_sample
     fewest = rows.groupby(["case", "variant", "growing"], sort=False).rate.transform("first")
     return rows.assign(
         times_plain=(rows.rate / plain.to_numpy()).where(~rows.growing),  # the plain loop has the case's clients
         flops_per_second=flops,
-        share_of_peak=flops / rows.device.map(peaks),
+        share_of_peak=(flops / rows.device.map(peaks)).where(rows.precision == "float32"),
         cost_over_fewest=(fewest / rows.rate).where(rows.growing),
     )
 

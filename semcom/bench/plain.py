@@ -3,7 +3,7 @@
 One module and one `DataLoader` per client, a new Adam in every round, `loss.backward()`, averages of `state_dict`s; one
 process, torch's default threads and memory format. Or bare: images in memory, channels last, nothing that a loop could
 do without, which is the least that the same training takes. The networks are the engine's, so both compute the same (a
-test compares them). Images are floats already, and nothing is logged. On CUDA torch lets convolutions round to TF32.
+test compares them). Images are floats already, and nothing is logged.
 """
 
 from __future__ import annotations
@@ -172,6 +172,8 @@ def average(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str
 def make_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
     """Return the loop of a workload; its clients start with the same weights, their images lie on the host."""
     torch.manual_seed(0)
+    for kind in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):  # type: ignore[attr-defined]
+        kind.fp32_precision = "tf32" if variant.precision == "tf32" else "ieee"  # torch's default lets convolutions
     device, autocast = torch.device(variant.device), autocast_of(variant.precision)
     network, clients = Network(workload).to(device), []
     if variant.bare:

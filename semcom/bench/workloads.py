@@ -28,7 +28,7 @@ class Variant:
         chunk: clients that the engine trains at once.
         processes: that share the clients.
         threads: of torch in each process.
-        precision: of the engine, and of the bare loop.
+        precision: of the products; the plain loop's on a CPU is float32, but for the bare one's.
         rounded_from: of a reduced precision, the variant that it is but for its precision.
     """
 
@@ -57,10 +57,13 @@ def variants(cuda: bool) -> list[Variant]:
     found += [replace(v, name=f"{v.name}-bf16", precision="bf16", rounded_from=v.name) for v in single]
     if cuda:
         best = Variant("cuda", device="cuda", chunk="auto", threads=threads)
-        found += [replace(best, name="plain-cuda", plain=True), best]
-        found += [replace(best, name="cuda-loop", chunk=1), replace(best, name="cuda-all", chunk="all")]
-        found.append(replace(best, name="cuda-tf32", precision="tf32", rounded_from=best.name))
-        found.append(replace(best, name="cuda-bf16", precision="bf16", rounded_from=best.name))
+        plain = replace(best, name="plain-cuda", plain=True)
+        found += [plain, best, replace(best, name="cuda-loop", chunk=1), replace(best, name="cuda-all", chunk="all")]
+        found += [
+            replace(v, name=f"{v.name}-{precision}", precision=precision, rounded_from=v.name)
+            for precision in ("tf32", "bf16")
+            for v in (plain, best)
+        ]
     return list(dict.fromkeys(found))
 
 

@@ -51,7 +51,7 @@ def same_order(loop: plain.FedAvg | plain.FedCL, world: World) -> None:
     """Gives each plain client the images that the engine visits in this round, in its order."""
     size = world.config.train.batch_size
     for k, who in enumerate(loop.clients):
-        order = world.session.draws.plan(k, Phase()).order
+        order = world.session.draws.federation.train.flat[world.session.draws.plan(k, Phase()).order]
         images = world.session.draws.federation.gather(order, torch.float64).contiguous()
         who.loader = DataLoader(TensorDataset(images, world.session.draws.federation.labels[order]), batch_size=size)
 

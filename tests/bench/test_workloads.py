@@ -95,7 +95,7 @@ def test_variants_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["plain"].threads == 4 and found["processes"] == Variant("processes", processes=8)
     assert found["bf16"] == Variant("bf16", processes=8, precision="bf16", rounded_from="processes")
     on_gpu = {name: v for name, v in found.items() if v.device == "cuda"}
-    assert [name for name, v in on_gpu.items() if v.plain] == ["plain-cuda"]
+    assert [name for name, v in on_gpu.items() if v.plain] == ["plain-cuda", "plain-cuda-tf32", "plain-cuda-bf16"]
     assert {v.precision for v in on_gpu.values() if v.rounded_from == "cuda"} == {"tf32", "bf16"}
     monkeypatch.setattr("joblib.cpu_count", lambda only_physical_cores=False: 1)
     assert [v.name for v in variants(cuda=False)] == ["plain", "bare", "loop", "chunk", "bf16", "bare-bf16"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,13 +17,21 @@ COPIES = 5
 """Copies of a client's weights while it trains: its own, its gradient, Adam's two moments, and one on the way."""
 PASSES = 3
 """Copies of its activations: kept for the backward pass, their gradients, and what a layer needs meanwhile."""
+UNFOLDED = 2
+"""Copies of the columns that a convolution of a stack unfolds its images into: themselves, and with a border."""
+ENOUGH = 64
+"""Clients that keep an accelerator busy: 20 to 80 of those of the benchmark do, by their operations and bytes.
+
+A third of a large card's memory holds hundreds, and grouped convolutions become slow with thousands of channels.
+"""
 
 
 def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
     """Choose the number of clients to train at once: one where a CPU convolves, else what a third of the memory holds.
 
     On a CPU, one client's convolution fills the core and the cache, so a stack of clients only leaves them. Matrix
-    products of small networks leave the core idle between operations, and an accelerator is idle without a stack.
+    products of small networks leave the core idle between operations, and an accelerator is idle without a stack; more
+    clients than keep it busy make it no faster.
 
     Args:
         network: a `SplitModel` on the meta device.
@@ -36,20 +45,23 @@ def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.d
     """
     if device.type == "cpu" and convolves(network):
         return 1
-    return max(1, free_memory(device) // SHARE // footprint(network, image, batch, itemsize))
+    most = max(1, free_memory(device) // SHARE // footprint(network, image, batch, itemsize))
+    return most if device.type == "cpu" else min(most, ENOUGH)
 
 
 def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
-    """Estimate the bytes that one client's training takes, or its tests where these take more.
+    """Estimate the bytes that one client's training in a stack takes, or its tests where these take more.
 
     The network is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
     """
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     weights = sum(t.numel() for t in tensors.values())
-    sizes: list[int] = [torch.Size(image).numel()]
+    sizes, columns = [torch.Size(image).numel()], [0]
 
     def note(module: nn.Module, inputs: object, output: Any) -> None:
         sizes.append(_numbers(output) // 2)
+        if isinstance(module, nn.Conv2d):
+            columns.append(sizes[-1] // module.out_channels * module.in_channels * math.prod(module.kernel_size))
 
     layers = [layer for layer in network.modules() if not list(layer.children())]
     hooks = [layer.register_forward_hook(note) for layer in layers]
@@ -63,7 +75,9 @@ def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int =
     finally:
         for hook in hooks:
             hook.remove()
-    return itemsize * (COPIES * weights + max(PASSES * batch * sum(sizes), 2 * EVAL_BATCH * max(sizes)))
+    unfolded = UNFOLDED * max(columns)
+    passes = max(batch * (PASSES * sum(sizes) + unfolded), EVAL_BATCH * (2 * max(sizes) + unfolded))
+    return itemsize * (COPIES * weights + passes)
 
 
 def _numbers(output: Any) -> int:

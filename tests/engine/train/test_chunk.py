@@ -15,7 +15,7 @@ from semcom.engine import world as world_module
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.train import chunk as module
 from semcom.engine.train import fit
-from semcom.engine.train.chunk import COPIES, PASSES, automatic, footprint
+from semcom.engine.train.chunk import COPIES, ENOUGH, PASSES, UNFOLDED, automatic, footprint
 from semcom.engine.train.visit import EVAL_BATCH
 from semcom.methods.base import task_loss
 from semcom.models.own import own_layers
@@ -28,6 +28,8 @@ WEIGHTS = 3 * 16 + 4 * 3 + 4 * 3 * 16 + 4 * 3 + 3
 """Conv, BatchNorm (two parameters, two buffers), conv, head."""
 VALUES = 64 + 3 * (3 * 4 * 4) + 4 + 4 + 3
 """Image; conv, BatchNorm and LeakyReLU at 4x4; conv, flat; logits."""
+COLUMNS = 16 * 16
+"""A kernel of 4x4 on one channel, at 4x4 places; the second one has a single place, and 3 channels."""
 
 
 def network(encoder: Any = worlds.conv) -> nn.Module:
@@ -37,8 +39,9 @@ def network(encoder: Any = worlds.conv) -> nn.Module:
 
 @pytest.mark.parametrize("batch", [1, 2, 50, 500])
 def test_footprint_by_hand(batch: int) -> None:
-    tests = 2 * EVAL_BATCH * 64  # the image is the largest; a layer's input and output are there at once
-    expected = COPIES * WEIGHTS + max(PASSES * VALUES * batch, tests)
+    unfolded = UNFOLDED * COLUMNS
+    tests = EVAL_BATCH * (2 * 64 + unfolded)  # the image is the largest; a layer's input and output are there at once
+    expected = COPIES * WEIGHTS + max((PASSES * VALUES + unfolded) * batch, tests)
     assert footprint(network(), IMAGE, batch) == 4 * expected
     assert footprint(network(), IMAGE, batch, 8) == 8 * expected
 
@@ -74,10 +77,16 @@ def test_elsewhere_a_third_of_what_is_free_is_filled(
 ) -> None:
     net = network(getattr(worlds, encoder))
     each = footprint(net, torch.Size(image), 2)
-    for room, clients in ((0, 1), (1, 1), (3 * each - 1, 1), (3 * each, 1), (21 * each + 3, 7), (3000 * each, 1000)):
+    for room, clients in ((0, 1), (1, 1), (3 * each - 1, 1), (3 * each, 1), (21 * each + 3, 7)):
         free[device.type] = room
         assert automatic(net, torch.Size(image), 2, device) == clients
-    assert automatic(net, torch.Size(image), 4000, device) < 1000  # larger batches, fewer clients
+    assert automatic(net, torch.Size(image), 4000, device) < 7  # larger batches, fewer clients
+
+
+def test_an_accelerator_takes_no_more_than_keep_it_busy(free: dict[str, int]) -> None:
+    free |= dict.fromkeys(free, 1 << 40)
+    assert automatic(network(), IMAGE, 2, CUDA) == ENOUGH
+    assert automatic(network(worlds.linear), torch.Size([1, 1, 2]), 2, CPU) > ENOUGH
 
 
 W = worlds.world()
