@@ -157,6 +157,28 @@ class Link:
         check_even(d)
         return {"noise": complex_normal((sum(sizes), d // 2), generator, dtype)}
 
+    def draw_all(
+        self,
+        clients: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        d: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw the realisations of several clients, each as `draw` does; a link may compute them at once.
+
+        Args:
+            clients: whose realisations these are.
+            sizes: sizes of each client's mini-batches.
+            d: real features per sample, even.
+            generators: of each client, on the host.
+            dtype: real type of the features.
+            device: where they will be used; a link may compute them there.
+        """
+        each = zip(clients, sizes, generators, strict=True)
+        return [self.of(client).draw(own, d, generator, dtype) for client, own, generator in each]
+
     def gain(self, drawn: Realisation) -> Tensor | None:
         """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
         return None

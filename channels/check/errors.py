@@ -89,7 +89,7 @@ def _ours(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
 def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
     """Send symbols `[n, 1]` through Sionna's channel."""
     parts, no, device = _sionna(), theory.noise_power(snr_db), str(lab.device)
-    with lent(lab.generator(f"Sionna {key}")):
+    with lent([lab.generator(f"Sionna {key}")]):
         if kind == "awgn":
             return parts.AWGN(device=device)(x, no)
         y, h = parts.FlatFadingChannel(1, 1, return_channel=True, device=device)(x, no)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
-from channels.ofdm.profiles import PROFILES, Profile, ProfileName
+from channels.ofdm.profiles import PROFILES, Profile, ProfileName, moved
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
 
@@ -155,21 +155,61 @@ class OFDM(Link):
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
-        drawn, s = super().draw(sizes, d, generator, dtype), d // 2
-        grid, frames, most = self._grid, max(1, len(sizes)), s * max(sizes, default=0)
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
-        width = int(self._find_band(most).widths(np.array([self._client or 0]))[0])
-        slots = max(1, int(grid.slots(np.array(most), width)))
-        h = self._profile.response(frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generator)
-        h = h.to(dtype.to_complex())
+        return self.draw_all([self._client or 0], [sizes], d, [generator], dtype)[0]
+
+    def draw_all(
+        self,
+        clients: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        d: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw as `draw` does, for several clients: those whose frames are of one size at once."""
+        drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
+        alike: dict[tuple[int, int], list[int]] = {}
+        for i, (client, own) in enumerate(zip(clients, sizes, strict=True)):
+            alike.setdefault(self._frame(client, max(own, default=0) * d // 2), []).append(i)
+        for (width, slots), rows in alike.items():
+            some, theirs = [sizes[i] for i in rows], [generators[i] for i in rows]
+            for i, elements in zip(
+                rows, self._elements(some, d // 2, width, slots, theirs, dtype, device), strict=True
+            ):
+                drawn[i] |= elements
+        return drawn
+
+    def _frame(self, client: int, most: int) -> tuple[int, int]:
+        """Return the subcarriers of a client, and the slots that `most` symbols take on them."""
+        width = int(self._find_band(most).widths(np.array([client]))[0])
+        return width, max(1, int(self._grid.slots(np.array(most), width)))
+
+    def _elements(
+        self,
+        sizes: Sequence[Sequence[int]],
+        s: int,
+        width: int,
+        slots: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype,
+        device: torch.device | None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
+        grid, frames = self._grid, [max(1, len(own)) for own in sizes]
+        h = self._profile.response(
+            frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generators, device
+        ).to(dtype.to_complex())
         at = frame(grid, slots, h.device)
         elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":
             pilots = h.index_select(1, at.pilots)
             elements["known"] = at.between(pilots)
-            elements["error"] = at.between(complex_normal(pilots.shape, generator, dtype))
-        return drawn | {name: _per_sample(grids, sizes, s) for name, grids in elements.items()}
+            errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
+            elements["error"] = at.between(moved(torch.cat(errors), h.device))
+        split = {name: grids.split(frames) for name, grids in elements.items()}
+        return [{name: _per_sample(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)]
 
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol."""

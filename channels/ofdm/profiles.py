@@ -7,7 +7,7 @@ Importing Sionna takes seconds and reseeds torch's global generator, and its blo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 ProfileName = Literal[
     "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e", "cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"
@@ -59,30 +60,40 @@ class Profile:
 
     @torch.no_grad()
     def response(
-        self, frames: int, times: int, rate: float, width: int, spacing_hz: float, generator: torch.Generator
+        self,
+        frames: Sequence[int],
+        times: int,
+        rate: float,
+        width: int,
+        spacing_hz: float,
+        generators: Sequence[torch.Generator],
+        device: torch.device | None = None,
     ) -> Tensor:
-        """Draw h of independent frames, complex64 `[frames, times, width]`, on the generator's device.
+        """Draw h of independent frames of several clients, complex64 `[sum(frames), times, width]`.
 
         A client's block of subcarriers is taken as centred at the carrier: shifted by f, path l would turn by
         2 pi f tau_l, and its phase is uniform anyway.
 
         Args:
-            frames: number of frames, drawn in one call.
+            frames: number of each client's frames; they are computed at once, and do not depend on each other.
             times: OFDM symbols of a frame.
             rate: OFDM symbols per second.
             width: subcarriers.
             spacing_hz: between them.
-            generator: the only source of randomness.
+            generators: of each client: the only source of randomness.
+            device: where h is computed from what they draw (None: on theirs).
         """
-        parts, device = sionna(), str(generator.device)
-        with lent(generator):
-            paths, delays = _model(self, device)(frames, times, rate)
-        frequencies = parts.subcarrier_frequencies(width, spacing_hz, precision="single", device=device)
-        h = parts.cir_to_ofdm_channel(frequencies, paths, delays).view(frames, times, width)
+        parts, count, place = sionna(), sum(frames), str(device or generators[0].device)
+        with lent(generators, frames, place):
+            paths, delays = _model(self, place)(count, times, rate)
+        frequencies = parts.subcarrier_frequencies(width, spacing_hz, precision="single", device=place)
+        h: Tensor = parts.cir_to_ofdm_channel(frequencies, paths, delays).view(count, times, width)
         if not self.name.startswith("cdl"):
             return h
         # The line of sight of a CDL has phase 0, as if at distance 0; that of a TDL and of `rician` is uniform.
-        turn = 2 * torch.pi * torch.rand(frames, 1, 1, generator=generator, device=generator.device)
+        rows = zip(frames, generators, strict=True)
+        turns = torch.cat([torch.rand(n, 1, 1, generator=g, device=g.device) for n, g in rows])
+        turn = 2 * torch.pi * moved(turns, h.device)
         return h * torch.polar(torch.ones_like(turn), turn)
 
 
@@ -120,16 +131,42 @@ def sionna() -> SimpleNamespace:
 
 
 @contextlib.contextmanager
-def lent(generator: torch.Generator) -> Iterator[None]:
-    """Lend a generator to Sionna: inside, its blocks draw from it; afterwards Sionna's own is as before.
+def lent(
+    generators: Sequence[torch.Generator], rows: Sequence[int] = (1,), device: str | None = None
+) -> Iterator[None]:
+    """Lend generators to Sionna: inside, its blocks draw from them, and its own stays as it is.
 
-    States are kept on the host, so an accelerator is not waited for.
+    Args:
+        generators: one, or several, each for rows of its own.
+        rows: of several generators the rows of each, of all that is drawn in one call.
+        device: of Sionna's blocks (None: that of the generators).
     """
-    own = sionna().config.torch_rng(str(generator.device))
-    before = own.get_state()
-    own.set_state(generator.get_state())
-    try:
+    with _Lent(sionna().config.torch_rng(device or str(generators[0].device)), generators, rows):
         yield
-    finally:
-        generator.set_state(own.get_state())
-        own.set_state(before)
+
+
+class _Lent(TorchFunctionMode):
+    """The draws of one generator, made by others in its place."""
+
+    def __init__(self, own: torch.Generator, generators: Sequence[torch.Generator], rows: Sequence[int]) -> None:
+        super().__init__()
+        self.own, self.generators, self.rows = own, generators, rows
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("generator") is not self.own:
+            return func(*args, **kwargs)
+        shape, *rest = [kwargs.pop("size"), *args] if "size" in kwargs else args
+        shapes = [(n, *shape[1:]) for n in self.rows] if len(self.generators) > 1 else [shape]
+        if sum(own[0] for own in shapes) != shape[0]:
+            raise RuntimeError(f"Sionna draws {list(shape)} for {sum(self.rows)} frames, which cannot be told apart")
+        drawn = [
+            func(*rest, size=own, **{**kwargs, "generator": g, "device": g.device})
+            for own, g in zip(shapes, self.generators, strict=True)
+        ]
+        return moved(torch.cat(drawn), self.own.device)
+
+
+def moved(drawn: Tensor, device: torch.device) -> Tensor:
+    """Return draws on a device; to an accelerator without making the host wait for it."""
+    return drawn if drawn.device == device else drawn.pin_memory().to(device, non_blocking=True)

@@ -148,7 +148,9 @@ class Draws:
     def realisation(
         self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
     ) -> dict[str, Tensor]:
-        """Return a chunk's realisation of a link, on the host, with one entry per visited sample, `[k, N, ...]`.
+        """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
+
+        It lies on the host, but for what the link has computed on the device.
 
         Args:
             link: link of the realisation.
@@ -156,11 +158,9 @@ class Draws:
             sizes: each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
             stream, kind: name the draws.
         """
-        seed, d = self.config.seed, self.config.model.features
-        drawn = [
-            link.of(int(k)).draw(batches, d, keyed(seed, stream, kind, self.round, int(k)), self.dtype)
-            for k, batches in zip(ids, sizes, strict=True)
-        ]
+        clients, d = [int(k) for k in ids], self.config.model.features
+        generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
+        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device)
         return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:

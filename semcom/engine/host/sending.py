@@ -15,7 +15,7 @@ ALIGNED = 16
 
 
 def send(values: Any, device: torch.device) -> Any:
-    """Return tensors of the host on a device: all of them in one copy.
+    """Return tensors of the host on a device: all of them in one copy; what is there already is left alone.
 
     Out of pinned memory, so that the host does not wait for the work that the device still has to do. Where both are
     the host, tensors are returned as they are, and share their memory with arrays.
@@ -28,7 +28,10 @@ def send(values: Any, device: torch.device) -> Any:
         the same dicts with tensors on the device.
     """
     flat = list(_leaves(values))
-    return _like(values, iter(flat if device.type == "cpu" else _copied(flat, device)))
+    if device.type == "cpu":
+        return _like(values, iter(flat))
+    here = iter(_copied([t for t in flat if t.is_cpu], device))
+    return _like(values, iter([next(here) if t.is_cpu else t for t in flat]))
 
 
 def _leaves(values: object) -> Iterator[Tensor]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from channels import make_link
 from channels.ofdm.grid import Grid, frame
 from channels.ofdm.link import OFDM
+from channels.ofdm.profiles import lent, sionna
 from channels.power import normalise_power
 from channels.split import Split
 
@@ -321,3 +322,29 @@ def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ofdm(delay_spread_ns=450.0), ofdm(profile="rayleigh", cyclic_prefix=0.0)
+
+
+@pytest.mark.parametrize("profile", ["rayleigh", "tdl-a", "tdl-d", "cdl-a", "cdl-d"])
+@pytest.mark.parametrize("shares", [None, (0.2, 0.2, 0.6)])
+def test_several_clients_are_drawn_at_once_as_each_alone(profile: str, shares: tuple[float, ...] | None) -> None:
+    """Clients with other numbers of mini-batches, frames of other sizes among them, and one without samples."""
+    link = make_link("ofdm", profile=profile, csi="ls", shares=shares, subcarriers=12).in_band(3, 3, 9, 8)
+    sizes, clients = [[9, 9, 2], [9], [30, 1], []], [0, 2, 1, 2]
+
+    def generators() -> list[torch.Generator]:
+        return [torch.Generator().manual_seed(k) for k in range(len(clients))]
+
+    together = link.draw_all(clients, sizes, 8, generators())
+    for got, client, own, generator in zip(together, clients, sizes, generators(), strict=True):
+        alone = link.of(client).draw(own, 8, generator)
+        assert got.keys() == alone.keys() == {"noise", "fading", "known", "error"}
+        assert all(torch.equal(got[name], alone[name]) and len(got[name]) == sum(own) for name in alone)
+
+
+def test_draws_that_cannot_be_told_apart_are_refused() -> None:
+    generators = [torch.Generator(), torch.Generator()]
+    own = sionna().config.torch_rng("cpu")
+    with lent(generators, [2, 1]):
+        assert torch.rand(3, 2, generator=own).shape == (3, 2)
+        with pytest.raises(RuntimeError, match="3 frames"):
+            torch.rand(2, 3, generator=own)

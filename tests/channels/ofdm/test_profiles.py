@@ -53,7 +53,7 @@ def profile(name: str, delay_spread_s: float = 300e-9, speed: float = 3.0) -> Pr
 
 def response(name: str, frames: int, times: int = 1, width: int = 1, seed: int = 0, **options: float) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    h = profile(name, **options).response(frames, times, RATE, width, SPACING, generator)
+    h = profile(name, **options).response([frames], times, RATE, width, SPACING, [generator])
     assert h.shape == (frames, times, width) and h.dtype == torch.complex64
     return h.to(torch.complex128)
 
@@ -134,16 +134,16 @@ def test_all_randomness_is_the_generator_s(name):
     """Sionna draws from ours, goes on where it stood, and has its own generator back as it was."""
     own, ours = sionna().config.torch_rng("cpu"), torch.Generator().manual_seed(7)
     before, host = own.get_state(), torch.get_rng_state()
-    one, two = (profile(name).response(2, 3, RATE, 4, SPACING, ours) for _ in range(2))
+    one, two = (profile(name).response([2], 3, RATE, 4, SPACING, [ours]) for _ in range(2))
     torch.manual_seed(99)
     own.manual_seed(5)
     again = torch.Generator().manual_seed(7)
-    assert torch.equal(one, profile(name).response(2, 3, RATE, 4, SPACING, again)) and not torch.equal(one, two)
-    assert torch.equal(two, profile(name).response(2, 3, RATE, 4, SPACING, again))
+    assert torch.equal(one, profile(name).response([2], 3, RATE, 4, SPACING, [again])) and not torch.equal(one, two)
+    assert torch.equal(two, profile(name).response([2], 3, RATE, 4, SPACING, [again]))
     assert torch.equal(ours.get_state(), again.get_state())
     own.set_state(before)
     torch.set_rng_state(host)
-    profile(name).response(2, 3, RATE, 4, SPACING, again)
+    profile(name).response([2], 3, RATE, 4, SPACING, [again])
     assert torch.equal(own.get_state(), before) and torch.equal(torch.get_rng_state(), host)
 
 
