@@ -345,6 +345,6 @@ def test_draws_that_cannot_be_told_apart_are_refused() -> None:
     generators = [torch.Generator(), torch.Generator()]
     own = sionna().config.torch_rng("cpu")
     with lent(generators, [2, 1]):
-        assert torch.rand(3, 2, generator=own).shape == (3, 2)
+        assert torch.rand((3, 2), generator=own).shape == (3, 2)
         with pytest.raises(RuntimeError, match="3 frames"):
-            torch.rand(2, 3, generator=own)
+            torch.rand((2, 3), generator=own)
