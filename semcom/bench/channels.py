@@ -6,7 +6,6 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -19,9 +18,9 @@ from semcom.bench.commands import Bench, Outcome, cells, chosen, machine, spread
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.sending import send
 from semcom.engine.train.precision import rounding
-from semcom.engine.train.stacked import call_stacked
 from semcom.models.own import own_layers
 from semcom.models.registry import ENCODERS
+from semcom.models.stacks import on_stacks
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +88,8 @@ def encoder_step(device: str, clients: int, at_once: bool) -> Callable[[], objec
             torch.autograd.grad(module(x), list(module.parameters()), gradient)
 
     def all_at_once() -> None:
-        features = call_stacked(partial(functional_call, encoder), {**params, **buffers}, images)
+        with on_stacks():
+            features = functional_call(encoder, {**params, **buffers}, (images,))
         torch.autograd.grad(features, list(params.values()), gradients)
 
     return all_at_once if at_once else one_by_one

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from semcom.models.convolution import apart, side_by_side
+from semcom.models.stacks import for_stacks, stacked
 
+
+@for_stacks
 class BatchNorm(nn.Module):
     """`nn.BatchNorm1d/2d` for padded batches.
 
@@ -30,23 +35,34 @@ class BatchNorm(nn.Module):
         self.register_buffer("mask", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise `x` `[b, channels, ...]` over all but the channels."""
-        values = x.numel() // x.shape[1]
-        if not self.training or (self.mask is None and values > 1):
-            return F.batch_norm(
-                x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
-            )
-        return self._masked(x)
+        """Normalise `x` `[b, channels, ...]`, or that of each client of a stack, over all but the channels."""
+        at = int(stacked())
+        if self.training and (self.mask is not None or x.numel() == math.prod(x.shape[:at]) * x.shape[at + 1]):
+            return self._masked(x)
+        tensors = self.weight, self.bias, self.running_mean, self.running_var
+        if not stacked():
+            return self._native(x, *tensors)
+        # One normalisation of k times as many channels; running statistics are views, so that theirs move.
+        side = (None if t is None else t.flatten(0, 1) for t in tensors)
+        return apart(self._native(side_by_side(x), *side), len(x))
+
+    def _native(
+        self, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None
+    ) -> Tensor:
+        """Normalise by torch's own function, not by `F.batch_norm`: that may choose cuDNN, which vmap cannot call."""
+        return torch.native_batch_norm(x, weight, bias, mean, var, self.training, self.momentum, self.eps)[0]
 
     def _masked(self, x: Tensor) -> Tensor:
         """Normalise in training with explicit sums, in float32 at least."""
         if x.dtype == torch.bfloat16:  # from autocast; its sums would lose what they are to measure
             return self._masked(x.float()).to(x.dtype)
-        over = [0, *range(2, x.dim())]
-        shape = [1, -1, *[1] * (x.dim() - 2)]
-        keep = x.new_ones(x.shape[0]) if self.mask is None else self.mask.to(x.dtype)
-        keep = keep.view(-1, *[1] * (x.dim() - 1))
-        count = keep.sum() * (x.numel() // (x.shape[0] * x.shape[1]))
+        at = int(stacked())  # the axis of the samples; the clients of a stack come first
+        over, ones = [at, *range(at + 2, x.dim())], [1] * (x.dim() - at - 2)
+        shape = [*x.shape[:at], 1, -1, *ones]
+        keep = x.new_ones(x.shape[: at + 1]) if self.mask is None else self.mask.to(x.dtype)
+        count = keep.sum(at, keepdim=bool(at))
+        count = count * math.prod(x.shape[at + 2 :])
+        keep = keep.view(*x.shape[: at + 1], 1, *ones)
         mean = (x * keep).sum(over) / count
         centred = x - mean.view(shape)
         var = (centred.square() * keep).sum(over) / count

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from semcom.config import ConfigError
+from semcom.models.stacks import for_stacks, stacked
 
 
+@for_stacks
 class Dropout(nn.Module):
     """`nn.Dropout`, and with `channels` `nn.Dropout1d/2d`, with given draws: x keep / (1 - p).
 
@@ -40,7 +42,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Drop units in training: `[b, ...] -> [b, ...]`."""
         if not self.training:
-            self.units = self._units(x.shape)
+            self.units = self._units(x.shape[stacked() :])
             return x
         if self.p == 0:
             return x

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from semcom.config import ConfigError
+from semcom.models.stacks import for_stacks
 
 
 def _at_least(least: int, size: int, network: str) -> None:
@@ -28,15 +29,16 @@ def _at_least(least: int, size: int, network: str) -> None:
         raise ConfigError(f"data.size: {size} is too small for {network}, which takes at least {least} pixels a side")
 
 
+@for_stacks
 class Flatten(nn.Module):
-    """A layer `[b, c, h, w] -> [b, h w c]`, in the order in which channels-last activations lie in memory.
+    """A layer `[..., c, h, w] -> [..., h w c]`, in the order in which channels-last activations lie in memory.
 
     So neither the values nor their gradient are copied into another layout, which costs as much as a convolution.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Move the channels last, then flatten."""
-        return x.movedim(1, -1).flatten(1)
+        return x.movedim(-3, -1).flatten(-3)
 
 
 GROUP = 16

@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from torch import nn
 from torchvision.models import mobilenet_v2
+from torchvision.models.mobilenetv2 import InvertedResidual
+from torchvision.ops import Conv2dNormActivation
 
 from semcom.models.encoders import Flatten
 from semcom.models.registry import ends_in
 from semcom.models.resnet import GlobalMean
+from semcom.models.stacks import for_stacks
+
+for_stacks(InvertedResidual)
+for_stacks(Conv2dNormActivation)
 
 LAYERS = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),

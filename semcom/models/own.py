@@ -7,10 +7,11 @@ from torch import nn
 from semcom.config import ConfigError
 from semcom.models.batchnorm import BatchNorm
 from semcom.models.dropout import Dropout
+from semcom.models.stacks import OWN
 
 
 def own_layers(module: nn.Module) -> nn.Module:
-    """Replace every `nn.BatchNorm1d/2d` and `nn.Dropout/1d/2d` inside `module`, keeping the values, and return it.
+    """Replace torch's layers inside `module` by ours, wherever there is one, keeping the values, and return it.
 
     Raises:
         ConfigError: a BatchNorm keeps no running statistics or averages them cumulatively (`momentum=None`), or a
@@ -29,6 +30,8 @@ def _own(layer: nn.Module) -> nn.Module:
         return _own_batchnorm(layer)
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d):
         return Dropout(layer.p, channels=not isinstance(layer, nn.Dropout))
+    if type(layer) in OWN:
+        layer.__class__ = OWN[type(layer)]
     return layer
 
 

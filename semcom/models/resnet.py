@@ -9,23 +9,31 @@ weights are torchvision's.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models import resnet18 as torchvision_resnet18
 from torchvision.models import resnet34 as torchvision_resnet34
+from torchvision.models.resnet import BasicBlock
 
+from semcom.models.encoders import Flatten
 from semcom.models.registry import ends_in
+from semcom.models.stacks import for_stacks
+
+for_stacks(BasicBlock)
 
 POOLED = 512
 """Filters of the last stage of ResNet-18 and ResNet-34."""
 
 
+@for_stacks
 class GlobalMean(nn.Module):
-    """A layer `[b, c, h, w] -> [b, c, 1, 1]`, for torchvision's pool, which vmap would take client by client."""
+    """A layer `[..., c, h, w] -> [..., c, 1, 1]`, for torchvision's pool, which vmap would take client by client."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean over the positions."""
-        return x.mean((2, 3), keepdim=True)
+        return x.mean((-2, -1), keepdim=True)
 
 
 def resnet18(channels: int, features: int) -> nn.Module:
@@ -51,9 +59,14 @@ def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
 
 
 def _for_small_images(network: ResNet, channels: int, features: int | None) -> nn.Module:
-    """Replace the stem and the pools; put a layer to `features` in the last one's place, or none."""
+    """Replace the stem and the pools; put a layer to `features` in the last one's place, or none.
+
+    torchvision's `forward` calls one layer after the other, so a Sequential of the same names does the same.
+    """
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as for its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()
     network.fc = nn.Identity() if features is None else nn.Linear(POOLED, features)
-    return network
+    layers = dict(network.named_children())
+    last = layers.pop("fc")
+    return nn.Sequential(OrderedDict(**layers, flatten=Flatten(), fc=last))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from semcom.models.stacks import for_stacks
 
+
+@for_stacks
 class SCG(nn.Module):
     """Two fully-connected layers with ReLU between, from one random vector per class to one centroid per class.
 

@@ -6,17 +6,20 @@ Legend: k clients in the stack, b mini-batch (padded where clients differ), C cl
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 
 from channels import Link, Meter
 from semcom.engine.store.population import in_part
-from semcom.engine.train.stacked import call_stacked
+from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
+from semcom.models.stacks import on_stacks, works_on_stacks
 
 
 @dataclass(frozen=True)
@@ -282,15 +285,21 @@ def _called(
 ) -> Tensor:
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
 
-    One set needs no stack; and the convolution of one client fills a CPU's core, which is slower on those of several.
+    One set needs no stack; the convolution of one client fills a CPU's core, which is slower on those of several; and
+    vmap is for networks that do not work on stacks by themselves.
     """
     if k == 1:
         return _call(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
-    if x is None or not x.is_cpu or not convolves(module):
-        return call_stacked(partial(_call, module), tensors, x, autocast)
-    own = [t.unbind(0) for t in tensors.values()]
-    each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
-    return torch.stack([_call(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
+    if x is not None and x.is_cpu and convolves(module):
+        own = [t.unbind(0) for t in tensors.values()]
+        each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
+        return torch.stack([_call(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
+    if works_on_stacks(module):
+        with on_stacks():
+            return _call(module, tensors, x)
+    given = (dict(tensors),) if x is None else (dict(tensors), x)
+    with nullcontext() if autocast is None else InVmap(autocast):
+        return vmap(partial(_call, module), randomness="error")(*given)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+PRODUCTS = (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
+"""The functions whose tensors are the factors of products, and what is added to these."""
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -17,6 +23,30 @@ def dtype_of(precision: str) -> torch.dtype:
 def autocast_of(precision: str) -> torch.dtype | None:
     """Return the type to which autocast rounds the factors of products, or None."""
     return torch.bfloat16 if precision == "bf16" else None
+
+
+class InVmap(TorchFunctionMode):
+    """The part of autocast that is missing inside vmap, which takes functions apart into operations unknown to it.
+
+    The factors of convolutions and linear layers are rounded. Batch normalisation, whose rounded values and unrounded
+    statistics do not go together there, is computed on unrounded ones.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.native_batch_norm:
+            normalised, *rest = func(args[0].float(), *args[1:], **kwargs)
+            return normalised.to(args[0].dtype), *rest
+        if func in PRODUCTS:
+            args, kwargs = map(self._round, args), {name: self._round(value) for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+    def _round(self, value: Any) -> Any:
+        return value.to(self.dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 @contextmanager

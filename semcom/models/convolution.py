@@ -125,32 +125,32 @@ class _OfWeight(torch.autograd.Function):
 # -- with a group per client -----------------------------------------------------------------------------------------
 
 
-def _side_by_side(x: Tensor) -> Tensor:
+def side_by_side(x: Tensor) -> Tensor:
     """Return the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view where memory allows."""
     return x.transpose(0, 1).flatten(1, 2)
 
 
-def _apart(x: Tensor, k: int) -> Tensor:
-    """Undo `_side_by_side`."""
+def apart(x: Tensor, k: int) -> Tensor:
+    """Return the channels of each of k clients again: undo `side_by_side`."""
     return x.unflatten(1, (k, -1)).transpose(0, 1)
 
 
 def _grouped_output(x: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
-    side, weight = (t.contiguous(memory_format=order) for t in (_side_by_side(x), w.flatten(0, 1)))
-    return _apart(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
+    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(x), w.flatten(0, 1)))
+    return apart(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
 
 
 def _grouped_of_input(g: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, b = g.shape[:2]
     shape = (b, k * geometry.groups * w.shape[2], *geometry.size)
-    side, weight = (t.contiguous(memory_format=order) for t in (_side_by_side(g), w.flatten(0, 1)))
-    return _apart(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
+    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(g), w.flatten(0, 1)))
+    return apart(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
 
 
 def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, o = g.shape[0], g.shape[2]
     shape = (k * o, x.shape[2] // geometry.groups, *geometry.kernel)
-    grad, side = (_side_by_side(t).contiguous(memory_format=order) for t in (g, x))
+    grad, side = (side_by_side(t).contiguous(memory_format=order) for t in (g, x))
     return conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
 
 

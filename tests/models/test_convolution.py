@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from semcom.engine.train import convolution
-from semcom.engine.train.convolution import OF_INPUT, OF_WEIGHT, OUTPUT, Geometry, convolve
+from semcom.models import convolution
+from semcom.models.convolution import OF_INPUT, OF_WEIGHT, OUTPUT, Geometry, convolve
 
 CLOSE = 1e-12
 """Of sums of some hundred products of numbers around 1, in float64."""

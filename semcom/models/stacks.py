@@ -1,0 +1,163 @@
+"""Layers that are called for one client, or at once for a stack of clients, each with weights of its own.
+
+On a stack, weights, inputs and outputs have the clients as their first axis. A network that is made of such layers
+alone is called on stacks as it is. `own_layers` puts these in the place of torch's; any other network is left to vmap,
+which runs everything, and takes longer: its rules for convolutions, batch normalisation and activations in place make
+copies, and each of its operations costs the host more than the operation itself.
+
+Legend: k clients, b samples of each, c channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from semcom.models.convolution import Geometry, Pair, apart, convolve, side_by_side
+
+K = TypeVar("K", bound=type[nn.Module])
+
+_on = False
+
+
+@contextmanager
+def on_stacks() -> Iterator[None]:
+    """Let layers take what they are given, and their weights, for those of a stack while the context lasts."""
+    global _on
+    before, _on = _on, True
+    try:
+        yield
+    finally:
+        _on = before
+
+
+def stacked() -> bool:
+    """Return whether layers work on stacks at the moment."""
+    return _on
+
+
+KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Identity, nn.Sigmoid, nn.Tanh, nn.GELU, nn.Softplus}
+"""Modules that work on stacks."""
+
+
+def for_stacks(kind: K) -> K:
+    """Declare that a module works on stacks: it calls others, adds, multiplies, and counts axes from the last one."""
+    KNOWN.add(kind)
+    return kind
+
+
+@lru_cache(maxsize=256)
+def works_on_stacks(network: nn.Module) -> bool:
+    """Return whether all of a network works on stacks."""
+    return all(type(layer) in KNOWN and (type(layer) is not Conv2d or layer.is_plain()) for layer in network.modules())
+
+
+@for_stacks
+class Conv2d(nn.Conv2d):
+    """`nn.Conv2d`, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve `[b, c, h, w]`, or `[k, b, c, h, w]`."""
+        if not _on:
+            return super().forward(x)
+        device, dtype = x.device.type, x.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        bias = None if self.bias is None else self.bias.to(dtype)
+        size, kernel, stride, padding, dilation = (
+            _pair(v) for v in (x.shape[-2:], self.kernel_size, self.stride, self.padding, self.dilation)
+        )
+        geometry = Geometry(size, kernel, stride, padding, dilation, self.groups)
+        return convolve(x.to(dtype), self.weight.to(dtype), bias, geometry)
+
+    def is_plain(self) -> bool:
+        """Return whether the border is of zeros, and its width a number."""
+        return self.padding_mode == "zeros" and not isinstance(self.padding, str)
+
+
+def _pair(values: Any) -> Pair:
+    height, width = values
+    return height, width
+
+
+@for_stacks
+class Linear(nn.Linear):
+    """`nn.Linear`, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply `[..., inputs]`, or `[k, ..., inputs]`."""
+        if not _on:
+            return super().forward(x)
+        rows, matrices = x.flatten(1, -2), self.weight.mT
+        y = torch.bmm(rows, matrices) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), rows, matrices)
+        return y.view(*x.shape[:-1], y.shape[-1])
+
+
+@for_stacks
+class GroupNorm(nn.GroupNorm):
+    """`nn.GroupNorm`, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `[b, c, ...]`, or `[k, b, c, ...]`."""
+        if not _on:
+            return super().forward(x)
+        y = F.group_norm(x.flatten(0, 1), self.num_groups, eps=self.eps).view(x.shape)
+        if not self.affine:
+            return y
+        shape = (len(x), 1, -1, *[1] * (x.dim() - 3))
+        return y * self.weight.view(shape) + self.bias.view(shape)
+
+
+@for_stacks
+class Flatten(nn.Flatten):
+    """`nn.Flatten`, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Flatten `[b, ...]`, or `[k, b, ...]`."""
+        start, end = (d + (_on and d >= 0) for d in (self.start_dim, self.end_dim))
+        return x.flatten(start, end)
+
+
+class _Pool:
+    """A pool, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pool `[b, c, h, w]`, or `[k, b, c, h, w]`."""
+        pool: Callable[[Tensor], Tensor] = super().forward  # type: ignore[misc]
+        return apart(pool(side_by_side(x)), len(x)) if _on else pool(x)
+
+
+class _Activation:
+    """An activation, which on stacks writes nothing over what it is given: a convolution hands on a view there."""
+
+    inplace: bool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the function to each number."""
+        act: Callable[[Tensor], Tensor] = super().forward  # type: ignore[misc]
+        if not (_on and self.inplace):
+            return act(x)
+        try:
+            self.inplace = False
+            return act(x)
+        finally:
+            self.inplace = True
+
+
+def _also(mixin: type, *kinds: type[nn.Module]) -> dict[type[nn.Module], type[nn.Module]]:
+    return {kind: for_stacks(type(kind.__name__, (mixin, kind), {})) for kind in kinds}
+
+
+OWN: dict[type[nn.Module], type[nn.Module]] = {
+    **{nn.Conv2d: Conv2d, nn.Linear: Linear, nn.GroupNorm: GroupNorm, nn.Flatten: Flatten},
+    **_also(_Pool, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    **_also(_Activation, nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.Mish, nn.Hardswish),
+    **_also(_Activation, nn.Hardtanh, nn.Hardsigmoid),
+}
+"""torch's layers, and ours for each: the same parameters, and for one client the same computation."""
