@@ -59,6 +59,35 @@ def patches(channels: int, features: int) -> nn.Module:
     )
 
 
+@ENCODERS.register("test-deep")
+def deep(channels: int, features: int) -> nn.Module:
+    """Two convolutions on `[b, channels, 32, 32]`, BatchNorm behind the second, whose channels may lie last."""
+    return nn.Sequential(
+        nn.Conv2d(channels, 3, 4, 4, bias=False),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.Conv2d(3, 4, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.Conv2d(4, features, 4, bias=False),
+        nn.Flatten(),
+    )
+
+
+@ENCODERS.register("test-deep-dropout")
+def deep_dropout(channels: int, features: int) -> nn.Module:
+    """The same with dropout of channels and of features."""
+    layers = list(deep(channels, features).children())
+    return nn.Sequential(*layers[:2], nn.Dropout2d(0.2), *layers[2:], nn.Dropout(0.3))
+
+
+@ENCODERS.register("test-pool")
+def pool(channels: int, features: int) -> nn.Module:
+    """Convolution with a bias, GroupNorm, pooling and a layer with a bias on `[b, channels, 32, 32]`."""
+    norm = nn.GroupNorm(2, 4)
+    layers = [nn.Conv2d(channels, 4, 5, 4), norm, nn.MaxPool2d(2), nn.ReLU(inplace=True), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(36, features))
+
+
 @DATASETS.register("test-bars")
 def bars(root: str | None) -> Dataset:
     """Four classes of 8x8 images, each with one bright bar of its own on noise; 100 to train, 60 to test."""
@@ -193,7 +222,8 @@ def world(
     data = data or random_federation(sizes, tests, classes)
     config = settings(method, encoder, len(data.train), **overrides)
     split = METHODS.get(method).split if split is None else split
-    made = World(config, data, torch.device("cpu"), split=split)
+    device = torch.device(config.device)
+    made = World(config, data.to(device), device, split=split)
     made.session.tally.begin(1)
     return made
 

@@ -1,0 +1,349 @@
+"""semcom on CUDA, tried on a virtual GPU (`tests/virtual.py`): it runs, computes what a CPU does, and never waits.
+
+Equal means bit for bit: the virtual GPU computes with the host's kernels, and all draws are the host's. The host waits
+for the device around training, not in it. Nothing here says how fast a GPU is, or how it rounds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.bench import channels as bench_channels
+from semcom.bench import engine as bench_engine
+from semcom.bench.engine import CASES
+from semcom.bench.rounds import Rounds
+from semcom.bench.workloads import Variant, synthetic, variants
+from semcom.cli import main as cli
+from semcom.config import RunError
+from semcom.engine.train import convolution, descent, stacked
+from semcom.engine.train.context import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.methods.base import task_loss
+from semcom.methods.registry import METHODS
+from semcom.runs.result import Result
+from semcom.runs.runner import run
+from tests import worlds
+from tests.bench.test_rounds import here  # noqa: F401 - a fixture
+from tests.runs.test_run import stop_at, timeless, weights
+from tests.virtual import POSSIBLE, Record, VirtualGPU, inherited, steps
+
+pytestmark = pytest.mark.skipif(not POSSIBLE, reason="takes a torch with CUDA, and a machine without a GPU")
+
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+Chunks = Sequence[tuple[int, Record]]
+"""The number of steps of each chunk in training, and what they did."""
+
+
+def request(method: str = "fedcl", device: str = "cpu", **overrides: Any) -> Any:
+    """A run of two rounds of four unequal clients, with BatchNorm, padding and noise both ways."""
+    usual: dict[str, Any] = {"chunk": 4, "encoder": "test-deep"} | overrides
+    usual["train"] = {"rounds": 2, **usual.get("train", {})}
+    return worlds.request(method, device=device, **usual)
+
+
+def outcome(result: Result) -> tuple[str, list[Tensor]]:
+    """All that a run gives but times: lines and summary as text, and weights on the host."""
+    names = ("views", "finish", "new_clients", "traffic", "snr_received_db")
+    told = [*map(timeless, result.metrics), *(result.summary.get(name) for name in names)]
+    return json.dumps(told), [t.cpu() for t in weights(result)]
+
+
+def assert_alike(found: tuple[str, list[Tensor]], expected: tuple[str, list[Tensor]], error: float = 0.0) -> None:
+    """Assert that two outcomes differ by no more than an error, relative to numbers above 1."""
+    words, numbers = zip(*(split(text) for text, _ in (found, expected)), strict=True)
+    assert words[0] == words[1]
+    assert numbers[0] == pytest.approx(numbers[1], rel=error, abs=error, nan_ok=True)
+    assert len(found[1]) == len(expected[1]) > 0
+    for one, other in zip(found[1], expected[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=error, atol=error)
+
+
+def split(text: str) -> tuple[list[str], list[float]]:
+    """A text without its numbers, and these."""
+    number = r"-?\d+\.?\d*(?:e[-+]\d+)?|NaN"
+    return re.split(number, text), [float(found) for found in re.findall(number, text)]
+
+
+def all_waits(chunks: Chunks) -> Counter[str]:
+    return sum((record.waits for _, record in chunks), Counter())
+
+
+def agrees(method: str = "fedcl", error: float = 1e-8, **overrides: Any) -> None:
+    """Assert that a run on CUDA is that on a CPU, waits for nothing in its steps, and draws nothing on the device."""
+    expected = outcome(run(request(method, **overrides)))
+    with VirtualGPU() as gpu, steps(gpu) as chunks:
+        found = outcome(run(request(method, "cuda", **overrides)))
+    assert_alike(found, expected, error)
+    assert sum(n for n, _ in chunks) > 1 and all_waits(chunks) == {}
+    assert all(record.launches.total() > 5 * n for n, record in chunks)
+    assert gpu.record.draws == {}
+
+
+# Runs ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_method(arm: str) -> None:
+    """In stacks, whose sums are rounded in another order; 1e-8 for Adam, which divides rounding by small gradients."""
+    agrees(arm)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_method_with_one_client_after_the_other(arm: str) -> None:
+    agrees(arm, chunk=1, train={"rounds": 1})
+
+
+LINKS: dict[str, dict[str, Any]] = {
+    "none": {"kind": "none"},
+    "ideal": {"kind": "ideal"},
+    "awgn": {"kind": "awgn", "snr_db": "0:18", "downlink_snr_db": 5.0, "test_snr_db": "0,10"},
+    "rayleigh": {"kind": "rayleigh"},
+    "rayleigh-batch": {"kind": "rayleigh", "coherence": "batch", "equaliser": "zf", "downlink": "ideal"},
+    "rician": {"kind": "rician"},
+    "ofdm-rayleigh": {"kind": "ofdm", "profile": "rayleigh"},
+    "ofdm-tdl-ls": {"kind": "ofdm", "profile": "tdl-a", "csi": "ls"},
+    "ofdm-cdl-ls": {"kind": "ofdm", "profile": "cdl-c", "csi": "ls"},
+    "digital": {"kind": "digital"},
+    "digital-rayleigh": {"kind": "digital", "fading": "rayleigh"},
+}
+
+
+def over(link: str) -> dict[str, Any]:
+    """Settings of a run over a link; a block of the digital one takes some features to be filled."""
+    size = 32 if link.startswith("digital") else 4
+    return {"channel": LINKS[link], "model": {"features": size}, "train": {"rounds": 1}}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_every_link(link: str) -> None:
+    agrees(**over(link))
+
+
+@pytest.mark.parametrize("link", ["awgn", "ofdm-cdl-ls", "digital"])
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu(link: str) -> None:
+    expected = outcome(run(request(**over(link))))
+    with VirtualGPU() as gpu:
+        assert_alike(outcome(run(request(**over(link)))), expected)
+    assert gpu.record == Record()
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
+def test_every_last_stage(kind: str) -> None:
+    epochs = {"epochs": 2} if kind in ("linear", "mlp") else {}
+    agrees("fedavg", finish={"kind": kind, **epochs}, new_clients=2, train={"rounds": 1})
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "new clients that train": {"method": "fedavg", "new_clients": 2, "new_steps": 3},
+    "analog parameters": {"method": "fedavg", "air": {"parameters": "analog"}},
+    "optimiser": {"train": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1}},
+    "rates and epochs per client": {"train": {"lr": (0.01, 0.02, 0.03, 0.02), "local_epochs": (1, 3, 2, 1)}},
+    "participation": {"store": "host", "train": {"participation": 0.5, "rounds": 3}},
+    "validation": {"partition": {"validation": 0.2}},
+    "dropout": {"encoder": "test-deep-dropout"},
+    "mixed encoders": {"method": "fedproto", "encoder": "test-deep,test-pool"},
+    "losses of FedCL": {"hyper": {"scg_loss": "infonce", "source": "pass"}},
+    "second order": {"method": "perfedavg", "hyper": {"variant": "hf"}},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_other_settings(name: str) -> None:
+    agrees(**{"train": {"rounds": 1}} | SETTINGS[name])
+
+
+@pytest.mark.parametrize(("precision", "error"), [("float32", 1e-5), ("tf32", 1e-5), ("bf16", 2.0**-8)])
+def test_every_precision(precision: Any, error: float) -> None:
+    """Ways to convolve are tried in the first run of a process, which waits for them. The virtual TF32 is float32."""
+    setting: dict[str, Any] = {"train": {"rounds": 1, "optimizer": "sgd", "lr": 0.01}}
+    expected = run(request("fedavg", precision="float32" if precision == "tf32" else precision, **setting))
+    with VirtualGPU() as gpu:
+        config = request("fedavg", "cuda", precision=precision, **setting)
+        run(config)
+        with steps(gpu) as chunks:
+            found = run(config)
+        for one, other in zip(weights(found), weights(expected), strict=True):
+            torch.testing.assert_close(one.cpu(), other, rtol=error, atol=error)
+    assert found.metrics[0]["loss"] == pytest.approx(expected.metrics[0]["loss"], rel=error)
+    assert len(chunks) == 1 and all_waits(chunks) == {}
+
+
+@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda", "cpu")])
+@pytest.mark.parametrize(("method", "store"), [("fedcl", "host"), ("ditto", "disk"), ("fedproto", "device")])
+def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[str, str], tmp_path: Path) -> None:
+    setting: dict[str, Any] = {"store": store, "train": {"rounds": 3, "participation": 0.75}}
+    whole = outcome(run(request(method, out=str(tmp_path / "whole"), **setting)))
+    setting["train"] |= {"checkpoint_every": 1}
+    with VirtualGPU():
+        first, second = (request(method, device, out=str(tmp_path / "parts"), **setting) for device in devices)
+        with pytest.raises(KeyboardInterrupt):
+            run(first, on_round=stop_at(2))
+        assert_alike(outcome(run(second)), whole, 1e-8)
+
+
+def test_two_processes() -> None:
+    setting = {"chunk": 1, "channel": {"kind": "rayleigh"}, "train": {"rounds": 1}, "plugins": ("tests.worlds",)}
+    with inherited(), VirtualGPU():
+        alone, both = (outcome(run(request(device="cuda", processes=n, **setting))) for n in (1, 2))
+    assert_alike(both, alone)
+
+
+# Commands ------------------------------------------------------------------------------------------------------------
+
+
+def test_make_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command of the Makefile with fewer rounds, clients and SNRs."""
+    words = f"sweep demo --scale smoke --set clients=2 --set train.rounds=1 --set channel.snr_db=9 --out {tmp_path}"
+    with VirtualGPU() as gpu, steps(gpu) as chunks:
+        assert cli.main(words.split()) == 0
+    assert len(chunks) == 4 and all_waits(chunks) == {}, "two of FedCL, one of FedProto and of FedAvg"
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "%" in line or "±" in line]
+
+
+def test_channel_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a hundredth of the draws, whose errors are as much larger."""
+    for module in ("noise", "fading", "errors"):
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
+    monkeypatch.setattr("channels.check.fading.ROUNDS", 100)
+    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 1000, "tdl": 100, "cdl": 25})
+    with VirtualGPU() as gpu:
+        assert cli.main(["channel-check", "--device", "cuda"]) == 0
+    out = capsys.readouterr().out
+    assert "device cuda:0" in out and "all within 5 standard errors" in out and gpu.record.launches.total() > 1000
+
+
+@pytest.mark.usefixtures("here")
+def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With smaller networks; `test_launches_of_a_step` has the true ones."""
+    small = {"b": replace(bench_engine.SMALL["b"], encoder="test-deep", features=8, samples=4, pool=100)}
+    monkeypatch.setattr(bench_engine, "SMALL", small)
+    names = [variant.name for variant in variants(cuda=True) if variant.device == "cuda"]
+    words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
+    with VirtualGPU():
+        assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
+    rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert [row["variant"] for row in rows if not row["growing"]] == names
+    assert [row["error"] for row in rows] == [None] * (len(names) + 1)
+
+
+def test_bench_channels(tmp_path: Path) -> None:
+    words = ["bench", "channels", "--quick", "--links", "awgn,ofdm-rayleigh", "--repeats", "1"]
+    with VirtualGPU():
+        assert cli.main([*words, "--json", str(tmp_path / "a.json"), "--log-level", "error"]) == 0
+    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
+    assert [row["device"] for row in rows] == ["cpu", "cpu", "cuda", "cuda"]
+
+
+@pytest.mark.parametrize("name", bench_channels.CASES)
+def test_no_link_waits_in_a_pass(name: str) -> None:
+    with VirtualGPU() as gpu:
+        work = bench_channels.Pass(bench_channels.CASES[name], "cuda", 2)
+        with gpu.apart() as inside:
+            work()
+    assert inside.waits == {} and inside.launches.total() > 5
+
+
+# Launches ------------------------------------------------------------------------------------------------------------
+
+LAUNCHES = {
+    ("a", "float32"): (67, 0),
+    ("b", "float32"): (154, 45),
+    ("b", "bf16"): (181, 45),
+}
+"""Launches of a step of all clients at once, and of the base station's one in a round, in cases of `semcom bench
+engine`: as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
+
+
+@pytest.mark.parametrize(("case", "precision"), LAUNCHES)
+def test_launches_of_a_step(case: str, precision: Any) -> None:
+    (few, server), (many, _) = (launches(case, precision, samples) for samples in (8, 16))
+    found = (many - few) / 2, server  # of the clients without what is done once in a fit
+    assert all(n <= most for n, most in zip(found, LAUNCHES[case, precision], strict=True)), found
+
+
+def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
+    """Launches in a round of four clients with batches of four: of all their steps, and of the base station's one."""
+    workload = replace(CASES[case], clients=4, samples=samples, batch=4, pool=200)
+    variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
+    with VirtualGPU() as gpu, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(convolution, "_seconds", lambda work: 1.0)  # the first way to convolve, whatever is faster
+        play = Rounds(workload.config(variant), synthetic(workload))
+        with steps(gpu) as chunks:
+            play()
+    assert chunks[0][0] == samples // 4 and all_waits(chunks) == {}
+    assert len(chunks) == 1 or chunks[1][0] == 1
+    return chunks[0][1].launches.total(), sum(record.launches.total() for _, record in chunks[1:])
+
+
+# Planted faults ------------------------------------------------------------------------------------------------------
+
+
+def train(objective: Callable[[StackedModel, Batch, Context], Tensor]) -> Counter[str]:
+    """Train three clients on CUDA, and return the waits in their steps."""
+    with VirtualGPU() as gpu, steps(gpu) as chunks:
+        world = worlds.world("fedavg", chunk=3, device="cuda")
+        world.fit(world.population(), objective)
+    return all_waits(chunks)
+
+
+WAITS: dict[str, Callable[[Tensor, Batch], Tensor]] = {
+    "item": lambda loss, batch: loss * loss.sum().item(),
+    "if": lambda loss, batch: loss if loss.sum() > 0 else -loss,
+    "tensor": lambda loss, batch: loss * torch.tensor(2.0, device=loss.device),
+    "mask": lambda loss, batch: loss * (batch.y[batch.y > 0] > 0).all(),
+    "to the host": lambda loss, batch: loss * float(loss.detach().cpu().sum()),
+    "blocking copy": lambda loss, batch: loss * torch.ones(len(loss), pin_memory=True).to(loss.device),
+}
+REFUSED: dict[str, Callable[[Tensor, Batch], Tensor]] = {
+    "tensor on the host": lambda loss, batch: loss * torch.ones(len(loss)),
+    "numpy": lambda loss, batch: loss * loss.detach().numpy().sum(),
+    "generator of the host": lambda loss, batch: loss * torch.rand_like(loss, generator=torch.Generator()),
+}
+
+
+def objective(slip: Callable[[Tensor, Batch], Tensor]) -> Callable[[StackedModel, Batch, Context], Tensor]:
+    return lambda model, batch, context: slip(task_loss(model(batch)[1], batch), batch)
+
+
+@pytest.mark.parametrize("slip", WAITS)
+def test_a_wait_in_a_step_is_seen(slip: str) -> None:
+    found = train(objective(WAITS[slip]))
+    assert found and all("at tests/test_cuda.py:" in what for what in found)
+
+
+def test_what_does_not_wait_is_not_taken_for_a_wait() -> None:
+    def pinned(loss: Tensor, batch: Batch) -> Tensor:
+        return loss * torch.ones(len(loss), pin_memory=True).to(loss.device, non_blocking=True)
+
+    assert train(objective(pinned)) == {}
+
+
+@pytest.mark.parametrize("slip", REFUSED)
+def test_what_cuda_cannot_do_in_a_step_is_seen(slip: str) -> None:
+    with pytest.raises((RuntimeError, TypeError), match="cuda:0|generator"):
+        train(objective(REFUSED[slip]))
+
+
+def test_batch_norm_under_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch hands it to cuDNN, which asks for an order of memory that vmap does not tell where channels lie last."""
+
+    def as_it_is(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+    def last(stack: Tensor) -> Tensor:
+        return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
+
+    monkeypatch.setattr(stacked._OnStacks, "__torch_function__", as_it_is)
+    monkeypatch.setattr(descent, "channels_last", last)
+    with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
+        run(request("fedavg", "cuda"))
