@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 
 class Ops:
@@ -37,16 +35,3 @@ class Ops:
             if start >= inside:
                 self.names.append(name)
                 inside = start - left if name.startswith("aten::_fused_") else inside
-
-
-class Words(TorchFunctionMode):
-    """Records the names of torch's functions and methods as Python calls them, such as "tolist"."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Notes a call and carries it out."""
-        self.names.append(getattr(func, "__name__", str(func)))
-        return func(*args, **(kwargs or {}))

@@ -1,11 +1,9 @@
-"""Checks that every arm of the registry must pass: hyperparameters, permutation, storage, chunks, waiting, cost."""
+"""Checks that every arm of the registry must pass: hyperparameters, permutation, storage, chunks, cost."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,14 +15,10 @@ import torch
 from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, Resting
 from semcom.engine.store.rows import Disk
-from semcom.engine.train import fit
-from semcom.engine.train.context import Context
-from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import confusion
-from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
-from tests.engine.ops import Ops, Words
+from tests.engine.ops import Ops
 from tests.methods.arms import ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world
 
@@ -269,94 +263,6 @@ def test_a_class_of_absent_owners_keeps_its_prototype(arm: str, hyper: dict[str,
 
 
 # -- the engine beneath ----------------------------------------------------------------------------------------------
-
-WAITS = {
-    *("item", "tolist", "numpy", "cpu", "cuda", "__bool__", "__int__", "__float__", "__index__"),
-    *("tensor", "as_tensor", "from_numpy", "nonzero", "argwhere", "masked_select", "unique", "equal", "allclose"),
-}
-"""Functions of torch with which the host waits for an accelerator, or an accelerator for the host."""
-WAITING = {
-    *("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal", "aten::lift_fresh"),
-    *("aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::unique_dim"),
-}
-"""The same among operations: an index by a mask, say, looks for what is not zero."""
-
-
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Ops, Words]]:
-    """What is asked of torch in the steps of every chunk, from after its batches were laid out to the last step."""
-    seen: list[tuple[Ops, Words]] = []
-    active: list[ExitStack] = []
-
-    def after(cls: Any, old: Callable[..., None]) -> Callable[..., None]:
-        def build(self: Any, *args: Any) -> None:
-            old(self, *args)
-            stack = ExitStack()
-            seen.append((stack.enter_context(Ops()), stack.enter_context(Words())))
-            active.append(stack)
-
-        return build
-
-    def end(self: fit.Chunk, old: Callable[..., Any] = fit.Chunk.finite) -> Any:
-        active.pop().close()
-        return old(self)
-
-    for cls in (fit.ClientFeed, fit.ServerFeed):
-        monkeypatch.setattr(cls, "__init__", after(cls, cls.__init__))
-    monkeypatch.setattr(fit.Chunk, "finite", end)
-    return seen
-
-
-def waits(seen: list[tuple[Ops, Words]]) -> set[str]:
-    assert all(len(ops.names) > 20 and len(words.names) > 5 for ops, words in seen)
-    return {n for ops, words in seen for n in (WAITING & {*ops.names}) | (WAITS & {*words.names})}
-
-
-@pytest.mark.parametrize("chunk", [1, 3])
-@pytest.mark.parametrize("arm", ARMS)
-def test_an_accelerator_is_never_waited_for_inside_a_local_epoch(
-    arm: str, chunk: int, steps: list[tuple[Ops, Words]]
-) -> None:
-    """Unequal clients, padding, both links, several epochs; a server network too."""
-    play(arm, n=2, chunk=chunk, sizes=FEW, channel={"kind": "rayleigh"}, train={"local_epochs": 2})
-    assert len(steps) >= 2 * (3 if chunk == 1 else 1) and waits(steps) == set()
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        {"precision": "bf16"},
-        {"train": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1}},
-        {"train": {"lr": (0.01, 0.02, 0.03), "local_epochs": (1, 3, 2)}},
-        {"channel": {"kind": "rayleigh", "coherence": "batch", "equaliser": "zf", "downlink": "ideal"}},
-    ],
-)
-def test_nor_is_it_in_other_settings(setting: dict[str, Any], steps: list[tuple[Ops, Words]]) -> None:
-    play("fedcl", n=1, chunk=3, sizes=(7, 5, 3), **setting)
-    assert waits(steps) == set()
-
-
-@pytest.mark.parametrize("slip", ["item", "if", "tensor", "mask", "numpy", "host"])
-def test_waiting_would_be_seen(slip: str, steps: list[tuple[Ops, Words]]) -> None:
-    def objective(model: StackedModel, batch: Batch, context: Context) -> torch.Tensor:
-        loss = task_loss(model(batch)[1], batch)
-        if slip == "item":
-            loss.sum().item()
-        if slip == "if" and loss.sum() > 0:
-            pass
-        if slip == "tensor":
-            loss = loss * torch.tensor(1.0)
-        if slip == "mask":
-            loss = loss * (batch.y[batch.y > 0] > 0).all()
-        if slip == "numpy":
-            loss.detach().numpy()
-        if slip == "host":
-            loss.cpu()
-        return loss
-
-    w = world("fedavg", chunk=3)
-    w.fit(w.population(), objective)
-    assert waits(steps)
 
 
 @pytest.mark.parametrize("arm", ARMS)
