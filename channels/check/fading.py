@@ -14,7 +14,7 @@ from channels import theory
 from channels.check.finding import Finding, epsilon, exact, mean, probability, second_moment
 from channels.check.lab import Lab
 
-UNITS = 200_000
+UNITS, ROUNDS = 200_000, 2000
 K_FACTORS_DB = (0.0, 9.0)
 
 
@@ -83,15 +83,15 @@ def coherence(lab: Lab) -> Iterator[Finding]:
 
     Gains are equal inside a block, and independent across blocks.
     """
-    sizes, n, rounds = (3, 2), 4, 2000
+    sizes, n = (3, 2), 4
     for kind, (name, block) in product(("rayleigh", "rician"), _blocks(sizes, n, lab.device).items()):
         link = lab.make(kind, equaliser="none", coherence=name)
         title = f"{kind.capitalize()}, one h per {name}"
         generator = lab.generator(title)
-        each = [link.draw(sizes, 2 * n, generator) for _ in range(rounds)]
+        each = [link.draw(sizes, 2 * n, generator) for _ in range(ROUNDS)]
         drawn = {key: torch.stack([one[key] for one in each]) for key in each[0]}
-        snr_db = lab.snr(math.inf).expand(rounds)
-        h = link.transmit(lab.ones(rounds, sum(sizes), n), drawn, snr_db)
+        snr_db = lab.snr(math.inf).expand(ROUNDS)
+        h = link.transmit(lab.ones(ROUNDS, sum(sizes), n), drawn, snr_db)
         first = torch.stack([h[:, block == i][:, 0] for i in range(int(block.max()) + 1)], 1)
         yield exact(f"{title}: change inside a block", h - first[:, block], 0.0)
         series = first.flatten()  # in the order of time, across the borders of rounds too
