@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from semcom.bench import channels as bench_channels
@@ -25,11 +26,13 @@ from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, synthetic, variants
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.train import convolution, descent, stacked
+from semcom.engine.train import descent, forward
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
+from semcom.models import convolution
+from semcom.models.batchnorm import BatchNorm
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -160,6 +163,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_other_settings(name: str) -> None:
     agrees(**{"train": {"rounds": 1}} | SETTINGS[name])
+
+
+@pytest.mark.parametrize("train", [{"rounds": 1}, {"rounds": 1, "participation": 0.5}])
+def test_networks_that_are_left_to_vmap(train: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forward, "works_on_stacks", lambda network: False)
+    agrees(train=train)
 
 
 @pytest.mark.parametrize(("precision", "error"), [("float32", 1e-5), ("tf32", 1e-5), ("bf16", 2.0**-8)])
@@ -337,13 +346,14 @@ def test_what_cuda_cannot_do_in_a_step_is_seen(slip: str) -> None:
 def test_batch_norm_under_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch hands it to cuDNN, which asks for an order of memory that vmap does not tell where channels lie last."""
 
-    def as_it_is(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return func(*args, **(kwargs or {}))
+    def usual(self: BatchNorm, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return F.batch_norm(x, mean, var, weight, bias, self.training, self.momentum, self.eps)
 
     def last(stack: Tensor) -> Tensor:
         return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
-    monkeypatch.setattr(stacked._OnStacks, "__torch_function__", as_it_is)
+    monkeypatch.setattr(forward, "works_on_stacks", lambda network: False)
+    monkeypatch.setattr(BatchNorm, "_native", usual)
     monkeypatch.setattr(descent, "channels_last", last)
     with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
         run(request("fedavg", "cuda"))

@@ -86,9 +86,12 @@ class Tally:
         return {name: ratio_db(*sums) for name, sums in self.measured.items()}
 
     def losses(self) -> dict[str, float]:
-        """Return the means of what training logged in this round, over the round's clients."""
-        means = [values.mean().double() for values in self.log.values()]
-        return dict(zip(self.log, torch.stack(means).tolist(), strict=True)) if means else {}
+        """Return the means of what training logged in this round, over the round's clients; read off the device once."""
+        means = {name: values.mean().double() for name, values in self.log.items()}
+        device = self.draws.device
+        there = [mean for mean in means.values() if mean.device == device]
+        read = iter(torch.stack(there).tolist() if there else [])
+        return {name: next(read) if mean.device == device else float(mean) for name, mean in means.items()}
 
     def counters(self) -> dict[str, Any]:
         """Return all counts and measurements so far, as plain numbers."""
