@@ -86,7 +86,7 @@ class Tally:
         return {name: ratio_db(*sums) for name, sums in self.measured.items()}
 
     def losses(self) -> dict[str, float]:
-        """Return the means of what training logged in this round, over the round's clients; read off the device once."""
+        """Return the means of what training logged in this round, over the clients; read off the device once."""
         means = {name: values.mean().double() for name, values in self.log.items()}
         device = self.draws.device
         there = [mean for mean in means.values() if mean.device == device]
