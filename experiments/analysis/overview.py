@@ -68,6 +68,10 @@ class Overview:
     """The runs, in the order of the study."""
     own: bool
     """Whether the sweep trains by a function of the experiment's own."""
+    of_run: bool
+    """Whether it is the folder of one run."""
+    sweep: Mapping[str, Any]
+    """What sweep.json says; nothing where no sweep is known."""
 
     def counts(self) -> dict[State, int]:
         """Return state -> number of runs."""
@@ -113,11 +117,14 @@ def overview(folder: Path | str) -> Overview:
     """
     folder = at_home(folder)
     study = semcom.study(folder)
-    of_run = (folder / CONFIG).is_file()
-    sweep, at_work = _sweep(folder.parent if of_run else folder), tuple(workers(folder.parent if of_run else folder))
+    place = study.stored[0].folder
+    of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
+    swept = place.parent if of_run else folder
+    sweep, at_work = _sweep(swept), tuple(workers(swept))
     named = labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
     courses = tuple(_course(run, named[run.hash], bool(at_work)) for run in study.stored)
-    return Overview(folder, study, sweep.get("command"), at_work, courses, bool(sweep.get("own_training")))
+    own = bool(sweep.get("own_training"))
+    return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run, sweep)
 
 
 def _keys(run: Stored, study: Study) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from experiments.analysis.frames import TABLES
 from experiments.analysis.selection import axes, keys, ordered, spelled, where
 from experiments.analysis.table import means
 from experiments.grids.names import first_test, is_ranked
-from experiments.store.archive import unpacked
+from experiments.store.archive import opened
 from experiments.store.results import configuration, table
 from experiments.store.stored import Stored, stored_runs
 from semcom.config import ConfigError
@@ -32,14 +32,13 @@ def study(folder: Path | str) -> Study:
 
     Args:
         folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs; or the archive
-            that `pack` has made of one.
+            that `pack` has made of one, or ARCHIVE/HASH for one run of it.
 
     Raises:
         ConfigError: there is no run in it, or the same run twice; or a file that is no archive.
     """
-    path = at_home(folder)
-    place = unpacked(path) if path.is_file() else None
-    found, record = stored_runs(path if place is None else Path(place.name))
+    path, place = opened(at_home(folder))
+    found, record = stored_runs(path)
     return Study(found, axes(found, record), place, record)
 
 

@@ -68,6 +68,26 @@ def stored_table(path: Path | str) -> pd.DataFrame:
         return read_table(Path(folder))
 
 
+def opened(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
+    """Return the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
+
+    Args:
+        path: a folder, ARCHIVE.zip, or ARCHIVE.zip/HASH, which is one run of it.
+
+    Raises:
+        ConfigError: the archive has no such run, or `unpacked` refuses it.
+    """
+    file = path.parent if path.parent.is_file() else path
+    if not file.is_file():
+        return path, None
+    place = unpacked(file)
+    folder = Path(place.name) if file is path else Path(place.name) / path.name
+    if not folder.is_dir():
+        place.cleanup()
+        raise ConfigError(f"study: {file} has no run {path.name}; semcom results {file} --what runs has their hashes")
+    return folder, place
+
+
 def _beside(folder: Path) -> Path:
     place = folder.resolve()
     return place.with_name(f"{place.name}.zip")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from experiments.grids.words import flag_name, number
+from experiments.grids.words import flag_name, number, spelled_set, spelled_vary
+from experiments.store.results import fields
 from semcom.config import COMMON, NOT_IDENTITY, AirConfig, ConfigError, RunConfig, TrainConfig, to_dict
 from semcom.config.options import spelled
+from semcom.data.registry import DATASETS
 from semcom.runs.owners import REGISTRIES, options_class, owner, put
 from semcom.runs.resolve import BAND_HZ
 
@@ -30,6 +33,38 @@ def command(config: RunConfig, out: str) -> str:
     plugins = [word for path in config.plugins for word in ("--plugin", here(path))]
     flags = [word for field, value in changed(config).items() for word in _flag(field, value)]
     return shlex.join(["semcom", "train", config.method, *plugins, *flags, "--out", out])
+
+
+def once_more(config: RunConfig, key: str, sweep: Mapping[str, Any]) -> str:
+    """Return the command that repeats a stored run, with the folder of its dataset.
+
+    That is `semcom train`, or for an experiment that trains by a function of its own the sweep, cut down to the run.
+
+    Args:
+        config: as config.json has it.
+        key: the run's hash.
+        sweep: what sweep.json says; empty for a run of no sweep.
+    """
+    out, root = f"repeated/{key}", config.data.root or "data"
+    named = config.data.name in DATASETS.names() and config.data.name != "digits"  # what is looked for in a folder
+    data = ["--data.root", root] if named else []
+    if not sweep.get("own_training"):
+        return command(config, out) + (" " + shlex.join(data) if data else "")
+    words = ["semcom", "sweep", sweep["experiment"], "--scale", sweep["scale"], "--methods", sweep["variants"][key]]
+    words += [word for path in config.plugins for word in ("--plugin", here(path))]
+    mine, axes = fields(config), [axis for axis in sweep.get("axes", {}) if axis not in ("variant", "seed")]
+    given = {name: value for name, value in sweep.get("set", {}).items() if name != "data.root"}
+    for axis in axes:
+        names = tuple(axis.split(","))
+        value = tuple(mine.get(name) for name in names)
+        if None in value:  # a field that the run does not have, which no word spells
+            words += ["--vary", f"{','.join(map(flag_name, names))}={json.dumps([value if value[1:] else None])}"]
+        elif len(names) > 1:
+            words += ["--vary", spelled_vary(names, (value,))]
+        else:
+            given[axis] = value[0]
+    words += [word for name, value in given.items() for word in ("--set", spelled_set(name, value))]
+    return shlex.join([*words, "--seeds", str(config.seed), *data, "--out", out])
 
 
 def changed(config: RunConfig) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def facts(subject: Subject) -> list[Fact]:
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),
         ("Device", _left(study, "device")),
+        ("Machine", _machines(study)),
         ("Finished", _days(study, subject.folder.is_file())),
         ("Warnings", _warnings(study)),
     ]
@@ -103,6 +104,12 @@ def _versions(study: Study) -> str:
 def _left(study: Study, name: str) -> str:
     """Return the different values of what finished runs have left."""
     return listed([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
+
+
+def _machines(study: Study) -> str:
+    """Return the processors of finished runs, with their vector units; runs of older versions left none."""
+    found = [run.summary["machine"] for run in study.stored if run.summary and run.summary.get("machine")]
+    return listed([f"{each.get('accelerator', each['processor'])} ({each['vector']})" for each in found])
 
 
 def _warnings(study: Study) -> str:

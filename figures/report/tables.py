@@ -144,7 +144,7 @@ def _runs(subject: Subject) -> Table:
 def _command(subject: Subject, key: str) -> str:
     """Return the command that repeats a run; nothing where its configuration is not stored."""
     config = subject.configs.get(key)
-    return "" if config is None else repeat.command(config, f"repeated/{key}")
+    return "" if config is None else repeat.once_more(config, key, subject.study.record)
 
 
 def _of_view(study: Study, view: str | None) -> dict[str, dict[str, Any]]:

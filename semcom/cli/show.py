@@ -36,7 +36,8 @@ class ShowFlags:
     """Show how far a run or a study has come: setting, progress, accuracies, received SNR, traffic, warnings, failures.
 
     FOLDER comes first: of a sweep or of one run (finished, at work, failed or interrupted), or one that holds folders
-    of runs. Of a study at most 40 runs are listed; semcom results FOLDER --what runs has all.
+    of runs; or an archive, or ARCHIVE/HASH for one run of it. Of one run the command that repeats it is shown, of a
+    study at most 40 runs are listed; semcom results FOLDER --what runs has all.
     """
 
     watch: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
@@ -106,7 +107,7 @@ def brief(found: Any, rows: int) -> Iterator[RenderableType]:
 
 def _is_run(found: Any) -> bool:
     """Return whether the folder is that of one run."""
-    return found.courses[0].run.folder == found.folder
+    return bool(found.of_run)
 
 
 def _head(found: Any) -> dict[str, str]:
@@ -138,8 +139,30 @@ def _head_of_run(found: Any) -> dict[str, str]:
         "run": f"{course.run.hash} of {course.run.fields['method']}, in {found.folder}",
         "setting": ", ".join(fields) or "the defaults",
         "progress": f"{course.state}, round {course.round} of {course.rounds}",
+        **({"made by": _origin(course.run.summary)} if course.run.summary else {}),
+        **({"repeat": again} if (again := _again(course.run, found.sweep)) else {}),
         **({"at work": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
     }
+
+
+def _again(run: Any, sweep: Mapping[str, Any]) -> str | None:
+    """Return the command that repeats a run; None where its configuration cannot be read any more."""
+    from experiments.sweeps.repeat import once_more
+    from semcom.runs.folder import read_config
+
+    try:
+        return once_more(read_config(run.folder, "show"), run.hash, sweep)
+    except ConfigError:
+        return None
+
+
+def _origin(summary: Mapping[str, Any]) -> str:
+    """Return which code and which machine a run is of; of runs of older versions, what they have left of that."""
+    machine, versions = summary.get("machine", {}), summary.get("versions", {})
+    commit = str(summary.get("commit") or "no checkout").replace("-dirty", " (changed)")
+    units = f"{machine['vector']}, {machine['threads']} threads" if machine else "processor not recorded"
+    where = [machine.get("processor"), machine.get("accelerator"), units]
+    return ", ".join(filter(None, [f"commit {commit}", f"torch {machine.get('torch', versions.get('torch'))}", *where]))
 
 
 def _runs(found: Any, rows: int) -> Iterator[RenderableType]:

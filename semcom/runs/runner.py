@@ -33,6 +33,7 @@ from semcom.runs.finish import FINISHED, finished
 from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images
 from semcom.runs.limits import MemoryShort, check_work, within_memory
+from semcom.runs.machine import machine
 from semcom.runs.newcomers import welcome
 from semcom.runs.resolve import find_device, resolve
 from semcom.runs.result import Result
@@ -377,6 +378,7 @@ class Runner:
             "seed": self.config.seed,
             "hash": run_hash(self.config),
             "device": self.world.session.draws.device.type,
+            "machine": machine(self.world.session.draws.device),
             "versions": versions(),
             "commit": commit(),
         }

@@ -11,6 +11,7 @@ import pytest
 from filelock import FileLock
 
 from experiments.analysis.overview import overview, setting
+from experiments.claims.evidence import COMMITTED
 from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP
@@ -141,7 +142,9 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
     assert lines[0].split() == ["run", hashes[DONE], "of", "fedcl,", "in", f"s/{hashes[DONE]}"]
     assert words(lines[1]) == "setting channel.snr_db=9, train.rounds=20, clients=2"
     assert words(lines[2]) == "progress done, round 20 of 20"
-    assert lines[4].split() == ["personal", "75.0", "90.0", "19", "82.5", "2.5", "80.0"]
+    assert lines[4].split()[:4] == ["repeat", "semcom", "train", "fedcl"]
+    (of_view,) = (line.split() for line in lines if line.startswith("personal"))
+    assert of_view == ["personal", "75.0", "90.0", "19", "82.5", "2.5", "80.0"]
     assert "received SNR: train up 10.00 dB, train down 10.00 dB, test 10.00 dB" in lines
     assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, 2 J" in lines
     assert lines[-2:] == ["warnings", "  round 2: beware"]
@@ -154,6 +157,50 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
         ["global", *["10.0"] * 2, "10", "10.0", "0.0", "10.0"],
     ]
     assert "semcom train --config" in told(capsys, f"show s/{hashes[FAILED]}")
+
+
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [
+        (
+            "letter-fig2b-small.zip/075f814be7b9",
+            "semcom train fedcl --method.lam 0.0625 --data.name cifar10 --partition.shots 100 "
+            "--partition.test-per-class 100 --model.encoder dcgan-narrow --channel.snr-db=-3 --train.batch-size 20 "
+            "--train.optimizer sgd --train.eval-every 20 --out repeated/075f814be7b9 --data.root data",
+        ),
+        (  # what the experiment adds is not in a run of semcom train
+            "letter-fig4-small.zip/056f5f7eed7d",
+            "semcom sweep letter-fig4 --scale small --methods fedproto --seeds 2 --data.root data "
+            "--out repeated/056f5f7eed7d",
+        ),
+        (
+            "fedcrc-fig1-small.zip/09c63d2660d3",
+            "semcom sweep fedcrc-fig1 --scale small --methods fedavg_ft "
+            """--vary 'partition.kind,partition.beta=[["iid", null]]' --set finish.epochs=2 """
+            "--seeds 2 --data.root data --out repeated/09c63d2660d3",
+        ),
+    ],
+)
+def test_a_run_of_an_archive_is_shown_with_the_command_that_repeats_it(
+    run: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = words(told(capsys, f"show {COMMITTED / run}"))
+    assert f"repeat {command}" in text
+    assert "made by commit" in text and "torch 2.15.0, processor not recorded" in text
+
+
+def test_an_archive_without_the_run_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", str(COMMITTED / "letter-fig2b-small.zip" / "0123456789ab")]) == 2
+    assert "has no run 0123456789ab" in capsys.readouterr().err
+
+
+def test_a_summary_says_what_the_run_was_made_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line_ = "train local --clients 2 --partition.shots 4 --train.rounds 1 --model.encoder dcgan-narrow --device cpu"
+    assert cli.main([*line_.split(), "--out", str(tmp_path / "r")]) == 0
+    capsys.readouterr()
+    made = json.loads((tmp_path / "r" / "summary.json").read_text())["machine"]
+    assert set(made) == {"processor", "vector", "threads", "torch", "build"} and made["processor"]
+    assert f"{made['vector']}, {made['threads']} threads" in words(told(capsys, f"show {tmp_path / 'r'}"))
 
 
 def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: list[str]) -> None:
