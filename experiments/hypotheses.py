@@ -9,17 +9,31 @@ correlations (rho); intervals are 95 %, Student's t over seeds, and nothing is c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.analysis.statistics import t_interval
-from experiments.analysis.table import markdown, number_of
+from experiments.analysis.table import markdown
 from experiments.claims.scorecard import NEAR
+from experiments.decide import (
+    OPEN,
+    REFUTED,
+    SUPPORTED,
+    Row,
+    answer,
+    at_each,
+    by_seed,
+    decided,
+    level,
+    of_view,
+    over_places,
+    reported,
+)
+from experiments.letter_answers import of_full, of_low, of_readings, of_scg
 from experiments.letter_lead import BASE, GIVES, GIVES_NOT, STATED, effects, reaches
 from experiments.letter_regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
 from experiments.letter_weight import INFONCE, LARGEST, PLAIN, UNTRAINED
@@ -27,8 +41,6 @@ from experiments.shell import on_studies
 from experiments.store.archive import stored_table
 from semcom.config import ConfigError
 
-Row = dict[str, Any]
-SUPPORTED, REFUTED, OPEN = "supported", "refuted", "open"
 SMALL_GAIN = 3.0
 """Points that methods without a common encoder are said not to gain."""
 MAP = ("partition.ways", "partition.shots")
@@ -64,83 +76,6 @@ def hypotheses(path: Path | str) -> pd.DataFrame:
         return pd.DataFrame(OF[name](frame[frame["status"] == "done"]))
     except KeyError as error:
         raise ConfigError(f"hypotheses: the runs of {error} are missing") from None
-
-
-def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> str:
-    """Return what an interval says of a number that is claimed to be above a limit, or below it."""
-    sides = {True: low > limit, False: high < limit}
-    return SUPPORTED if sides[above] else REFUTED if sides[not above] else OPEN
-
-
-def level(low: float, high: float, within: float = NEAR) -> str:
-    """Return what an interval says of a difference that is claimed to be 0, give or take some points."""
-    return SUPPORTED if -within < low and high < within else REFUTED if low > within or high < -within else OPEN
-
-
-def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
-    """Return the row of a hypothesis that the values of the seeds, in points, are above a limit, or below it.
-
-    Raises:
-        ConfigError: there is no value.
-    """
-    known = values.dropna()
-    if known.empty:
-        raise ConfigError(f"hypotheses: {hypothesis}: its runs are missing{f' at {place}' if place else ''}")
-    found = t_interval(known.to_numpy())
-    ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
-    return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
-
-
-def reported(what: str, place: str, values: pd.Series) -> Row:
-    """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
-    return {**decided(f"(reported: {what})", place, values), "answer": ""}
-
-
-def at_each(
-    title: str,
-    values: pd.Series,
-    fields: Sequence[str],
-    place: str = "{}",
-    of: Callable[..., Row] = decided,
-    **rule: Any,
-) -> Iterator[Row]:
-    """Yield the row of each place, as `decided` or another function makes it.
-
-    Args:
-        title: of the hypothesis.
-        values: in points, by place and seed.
-        fields: those that tell places apart.
-        place: what one is called, a format of its fields.
-        of: function to a row.
-        rule: what else it takes.
-    """
-    for key, part in values.groupby(list(fields), sort=False):
-        yield of(title, place.format(*key), part, **rule)
-
-
-def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
-    """Return a number of a variant's runs in percent, by place and seed, such as views.personal.accuracy."""
-    part = frame[frame["variant"] == variant].set_index([*places, "seed"] if places else "seed")
-    return 100 * part[number].astype(float)
-
-
-def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a number of each run in percent: a row for each place and seed, a column for each variant.
-
-    Args:
-        frame: the finished runs of a sweep's table.
-        metric: number of the headline view, or with a dot of the run, such as clusters.power_common; at.-9 and the like
-            are the view's.
-        places: fields that tell places apart.
-    """
-    values = [number_of(row, metric) for row in frame.to_dict("records")]
-    wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
-    return 100 * wide.astype(float)
-
-
-def over_places(values: pd.Series) -> pd.Series:
-    """Return the mean over places of each seed; NaN for a seed that lacks one."""
-    return values.unstack("seed").mean(skipna=False)
 
 
 def of_ablation(frame: pd.DataFrame) -> Iterator[Row]:
@@ -179,10 +114,10 @@ def of_lead(frame: pd.DataFrame) -> Iterator[Row]:
     row = over["fedproto"].loc["centroids", "plain mean"]
     title = "with mean centroids FedCL is at least as accurate (to 1 point)"
     yield _of_interval(title, "mean minus SCG", row, "effect", answer(row["low"], row["high"], -1))
-    for level in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
-        row = over["fedproto"].loc["rounds", level]
+    for changed in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
+        row = over["fedproto"].loc["rounds", changed]
         title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
-        yield _of_interval(title, level, row, "effect", answer(row["low"], row["high"]))
+        yield _of_interval(title, changed, row, "effect", answer(row["low"], row["high"]))
 
 
 def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
@@ -418,6 +353,11 @@ OF: Mapping[str, Callable[[pd.DataFrame], Iterator[Row]]] = {
     "letter-lead": of_lead,
     "letter-weight": of_weight,
     "letter-pull": of_pull,
+    "letter-low": of_low,
+    "letter-scg": of_scg,
+    "letter-full": of_full,
+    "letter-full-adam": of_full,
+    "letter-readings": of_readings,
     "letter-regime": of_regime,
     "letter-encoder": of_encoder,
     "letter-unseen": of_unseen,
