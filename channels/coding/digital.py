@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
 from channels.coding.modem import Modem, codewords, modem
 from channels.coding.qam import SIZES, check_size
-from channels.coding.quantise import Quantiser
+from channels.coding.quantise import Quantiser, quantiser
 from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
 from channels.link import Link, Realisation
 from channels.meter import Meter
@@ -75,11 +76,14 @@ class Digital(Link):
         self.bits, self.modulation, self.code_rate = settle(options.bits, options.modulation, options.code_rate)
         self.carrier = carrier(options.fading, options.coherence, options.k_factor_db)
         """The link whose channel the symbols cross."""
+        self._width: int | None = None
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """Return this link. Raises ValueError where samples of `d` features make no codeword."""
+        """Return this link for samples of `d` features. Raises ValueError where they make no codeword."""
         codewords(self.payload(d), d // 2, self.modulation)
-        return self
+        link = copy(self)
+        link._width = d
+        return link
 
     def payload(self, d: int) -> int:
         """Return the information bits of a sample of `d` features: even, since both numbers of a pair get the same."""
@@ -91,6 +95,8 @@ class Digital(Link):
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
         """Draw the realisation of the fading's link: noise and gains of d/2 symbols per sample."""
+        if d == self._width:
+            self._coder(d, generator.device)  # made before the first step, which would wait for its tensors
         return self.carrier.draw(sizes, d, generator, dtype)
 
     def gain(self, drawn: Realisation) -> Tensor | None:
@@ -104,41 +110,48 @@ class Digital(Link):
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """Return the realisation `drawn` with the coder of features like `like` `[k, b, d]`."""
         plain = super()._hop(drawn, snr_db, like, meter)
-        d, device = like.shape[-1], like.device
-        bits = self.payload(d)
-        quantiser = Quantiser(d // 2, bits, device)
-        coder = modem(bits, d // 2, self.modulation, device)
+        levels, coder = self._coder(like.shape[-1], like.device)
         return CodedHop(
-            plain.gain, None, quantiser.sent, plain.noise, plain.deviation, meter, quantiser=quantiser, modem=coder
+            gain=plain.gain,
+            weight=None,
+            effective=levels.sent,
+            noise=drawn["noise"],
+            deviation=plain.deviation,
+            meter=meter,
+            quantiser=levels,
+            modem=coder,
         )
+
+    def _coder(self, d: int, device: torch.device) -> tuple[Quantiser, Modem]:
+        """Return quantiser and modem of samples of `d` features, made once per device."""
+        bits = self.payload(d)
+        return quantiser(d // 2, bits, device), modem(bits, d // 2, self.modulation, device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodedHop(Hop):
     """Realised crossing of the channel by coded bits; `effective` is 0 for pairs that are not sent."""
 
+    noise: Tensor
     quantiser: Quantiser
     modem: Modem
 
     def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-        """Return pairs `[k, b, s]` as they arrive at the other end; padding is not sent and arrives as zeros."""
-        scale = torch.as_tensor(unit / PAIR, dtype=symbols.real.dtype, device=symbols.device)
-        numbers = to_features(symbols) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
-        valid = torch.ones(symbols.shape[:-1], dtype=torch.bool, device=symbols.device) if mask is None else mask
-        arrived = torch.zeros_like(numbers)
-        arrived[valid] = self._carry(numbers[valid], valid)
-        return to_pairs(arrived * scale)
-
-    def _carry(self, numbers: Tensor, valid: Tensor) -> Tensor:
-        """Return numbers `[N, d]` of mean square 1, of the valid samples, as they arrive."""
-        sent = self.modem.symbols(self.quantiser.bits(numbers))
-        gain = None if self.gain is None else _of_valid(self.gain, valid)
-        heard = sent if gain is None else gain * sent
-        noise = None if self.noise is None else _of_valid(self.deviation, valid) * _of_valid(self.noise, valid)
+        """Return pairs `[k, b, s]` as they arrive at the other end; padding arrives as zeros."""
+        scale = unit / PAIR
+        least = scale.clamp_min(torch.finfo(scale.dtype).tiny) if isinstance(scale, Tensor) else scale
+        numbers = (to_features(symbols) / least).flatten(0, 1)
+        sent = self.modem.symbols(self.quantiser.bits(numbers)).view_as(symbols)
+        heard = sent if self.gain is None else self.gain * sent
+        noise = self.deviation * self.noise
         if self.meter is not None:
-            self.meter.add(heard, noise, 1.0, None)
-        bits, _ = self.modem.receive(heard if noise is None else heard + noise, gain)
-        return self.quantiser.values(bits, numbers.dtype)
+            self.meter.add(heard, noise, 1.0, mask)
+        each = (*symbols.shape[:2], -1)
+        gain = None if self.gain is None else self.gain.expand(*each).flatten(0, 1)
+        no = self.deviation.square().expand(*each).flatten(0, 1)
+        bits, _ = self.modem.receive((heard + noise).flatten(0, 1), gain, no)
+        arrived = self.quantiser.values(bits, numbers.dtype).unflatten(0, symbols.shape[:2])
+        return to_pairs((arrived if mask is None else torch.where(mask.unsqueeze(-1), arrived, 0.0)) * scale)
 
 
 def settle(bits: float | None, modulation: int | None, code_rate: float | None) -> tuple[float, int, float]:
@@ -194,8 +207,3 @@ def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Li
         if not hasattr(link.Options, name):
             raise NoEffect(f"{name}: {value!r} has no effect with fading {fading}")
     return link(link.Options(**given))
-
-
-def _of_valid(values: Tensor, valid: Tensor) -> Tensor:
-    """Return those of `values`, broadcastable to `[k, b, ...]`, of the `valid` samples `[k, b]`: `[N, ...]`."""
-    return values.expand(*valid.shape, values.shape[-1])[valid]

@@ -145,7 +145,8 @@ class ImageChain:
         drawn = self.carrier.draw([len(data)], 2 * self.uses, generator)
         gain = self.carrier.gain(drawn)
         heard = symbols if gain is None else gain * symbols
-        got, _ = coder.receive(heard + noise_power(snr_db) ** 0.5 * drawn["noise"], gain)
+        no = noise_power(snr_db)
+        got, _ = coder.receive(heard + no**0.5 * drawn["noise"], gain, torch.full((1, 1), no, device=device))
         packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
         return [_checked(block.tobytes()) for block in packed]
 

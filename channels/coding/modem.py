@@ -15,6 +15,9 @@ from torch import Tensor
 from channels.coding.ldpc import HIGHEST_RATE, LONGEST, LONGEST_SLOW, LOWEST_RATE, SHORTEST, SLOW_RATE, code
 from channels.coding.qam import QAM
 
+LEAST_NOISE = 1e-30
+"""Least noise power that soft bits are weighed by: less would overflow them."""
+
 
 @lru_cache(maxsize=32)
 def modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
@@ -64,25 +67,25 @@ class Modem:
     def symbols(self, bits: Tensor) -> Tensor:
         """Return symbols, complex64 `[N, uses]` with E|symbol|^2 = 1, of bits (0 or 1, any type) `[N, bits]`."""
         blocks = len(bits)
-        filled = torch.nn.functional.pad(bits.float(), (0, self._count * self._k - self.bits))
+        filled = torch.nn.functional.pad(bits, (0, self._count * self._k - self.bits))
         coded = self._code.encode(filled.reshape(blocks * self._count, self._k))
         symbols = self._qam.symbols((1.0 - 2.0 * coded) * self._flip < 0).reshape(blocks, self._used)
         return torch.nn.functional.pad(symbols, (0, self.uses - self._used))
 
-    def receive(self, received: Tensor, gain: Tensor | None) -> tuple[Tensor, Tensor]:
+    def receive(self, received: Tensor, gain: Tensor | None, no: Tensor) -> tuple[Tensor, Tensor]:
         """Return bits, bool `[N, bits]`, and whether each block was decoded (all parity checks hold), bool `[N]`.
 
         Args:
             received: h x + n, complex `[N, uses]`.
             gain: h, known to the receiver, complex, `[N, uses]` or `[N, 1]`; None: 1.
+            no: E|n|^2, known to the receiver, real, `[N, 1]` or `[1, 1]`; 0 counts as `LEAST_NOISE`.
         """
         blocks, used = len(received), self._used
-        if gain is None:
-            llr = self._qam.llr(received[:, :used])
-        else:
+        weight = 1 / no.to(torch.float32).clamp_min(LEAST_NOISE)
+        if gain is not None:
             strength = (gain.real.square() + gain.imag.square()).to(torch.float32)
-            equal = received * gain.conj() / strength.clamp_min(torch.finfo(torch.float32).tiny)
-            llr = self._qam.llr(equal[:, :used]).unflatten(1, (used, self._qam.bits)) * strength[:, :used, None]
-        llr = llr.reshape(blocks * self._count, self._n) * self._flip
-        bits, good = self._code.decode(llr)
+            received = received * gain.conj() / strength.clamp_min(torch.finfo(torch.float32).tiny)
+            weight = strength * weight
+        llr = self._qam.llr(received[:, :used]).unflatten(1, (used, self._qam.bits)) * weight[:, :used, None]
+        bits, good = self._code.decode(llr.reshape(blocks * self._count, self._n) * self._flip)
         return bits.reshape(blocks, self._count * self._k)[:, : self.bits], good.view(blocks, self._count).all(1)

@@ -49,10 +49,9 @@ class QAM:
     def llr(self, received: Tensor) -> Tensor:
         """Return max-log log p(0)/p(1), times the noise variance, of all bits of `[..., s]`: float32 `[..., s * m]`."""
         parts = torch.view_as_real(received.to(torch.complex64))
-        distance = (parts.unsqueeze(-1) - self.levels).square()
+        distance = (parts - self.levels.view(-1, *[1] * parts.ndim)).square()  # the levels before all else
         each = []
         for j in range(self.bits // 2):
-            halves = distance.unflatten(-1, (2**j, 2, len(self.levels) // 2 ** (j + 1)))
-            nearest = halves.amin((-3, -1))  # of the points with bit 0, and of those with bit 1
-            each.append(nearest[..., 1] - nearest[..., 0])
+            nearest = distance.unflatten(0, (2**j, 2, -1)).amin((0, 2))  # of the points with bit 0, and with bit 1
+            each.append(nearest[1] - nearest[0])
         return torch.stack(each, -2).flatten(-3)

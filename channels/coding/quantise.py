@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,12 @@ STEPS = {1: 1.596, 2: 0.9957, 3: 0.5860, 4: 0.3352}
 J. Max, "Quantizing for minimum distortion", IRE Trans. Inf. Theory 6(1). The range is step x 2^bits / 2 either way:
 1.6, 2.0, 2.3 and 2.7. Numbers beyond are clipped to the outermost level. 256-QAM carries less than four bits.
 """
+
+
+@lru_cache(maxsize=32)
+def quantiser(s: int, bits: int, device: torch.device) -> Quantiser:
+    """Return the `Quantiser` of these numbers, made once."""
+    return Quantiser(s, bits, device)
 
 
 class Quantiser:
@@ -28,7 +36,8 @@ class Quantiser:
     def __init__(self, s: int, bits: int, device: torch.device) -> None:
         each, more = divmod(bits // 2, s)
         self.s = s
-        self._parts = [(2 * n, q) for n, q in ((more, each + 1), (s - more, each)) if n]
+        parts = [(2 * n, q) for n, q in ((more, each + 1), (s - more, each)) if n]
+        self._parts = [(n, q, torch.arange(q - 1, -1, -1, device=device)) for n, q in parts]  # the highest bit first
         self.sent: Tensor | None = None
         """Complex 1 or 0 `[s]` for pairs that are sent or not; None: all are."""
         if not each:
@@ -37,26 +46,21 @@ class Quantiser:
     def bits(self, values: Tensor) -> Tensor:
         """Return bits, int64 `[N, bits]`, of numbers `[N, 2 s]`."""
         parts = []
-        for numbers, (_, q) in zip(values.split([n for n, _ in self._parts], 1), self._parts, strict=True):
+        for numbers, (_, q, places) in zip(values.split([n for n, *_ in self._parts], 1), self._parts, strict=True):
             if q:
                 cell = (numbers / STEPS[q] + 2 ** (q - 1)).floor().clamp(0, 2**q - 1).long()
-                parts.append((cell.unsqueeze(-1) >> _shifts(q, values.device) & 1).flatten(1))
+                parts.append((cell.unsqueeze(-1) >> places & 1).flatten(1))
         return torch.cat(parts, 1)
 
     def values(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
         """Return numbers `[N, 2 s]` of bits `[N, bits]`."""
         parts, start = [], 0
-        for n, q in self._parts:
+        for n, q, places in self._parts:
             if q:
                 labels = bits[:, start : start + n * q].long().unflatten(1, (n, q))
-                cell = (labels << _shifts(q, bits.device)).sum(-1)
+                cell = (labels << places).sum(-1)
                 parts.append((cell.to(dtype) + (0.5 - 2 ** (q - 1))) * STEPS[q])
             else:
                 parts.append(torch.zeros(len(bits), n, dtype=dtype, device=bits.device))
             start += n * q
         return torch.cat(parts, 1)
-
-
-def _shifts(q: int, device: torch.device) -> Tensor:
-    """Return the places of the q bits of a label, the highest first."""
-    return torch.arange(q - 1, -1, -1, device=device)
