@@ -12,9 +12,11 @@ import torch
 from scipy import integrate, optimize, stats
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from channels import Link, Meter, make_link
 from channels.coding.digital import settle
+from channels.coding.modem import modem
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
 from channels.split import Split
@@ -151,7 +153,18 @@ def test_what_does_not_go_together_is_one_line(options, said):
 def test_too_few_features_are_told_before_any_work():
     with pytest.raises(ValueError, match=r"^bits: 4 do not fit into 2 uses of 4 bits; codewords hold 12 at least$"):
         make_link("digital").in_band(20, 20, 50, 4)
-    assert make_link("digital").in_band(20, 20, 50, 64)
+
+
+def test_what_a_step_needs_is_made_with_the_draws(stack):
+    """So that no step waits for it; features of the width that it was told of alone, not tensors sent uncoded."""
+    link = make_link("digital").in_band(20, 20, 50, 46)
+    modem.cache_clear()
+    link.draw([3], 100_000, torch.Generator())
+    assert modem.cache_info().currsize == 0
+    drawn = stack(link, [3], 46)
+    assert modem.cache_info().currsize == 1
+    link(randn(1, 3, 46, seed=1), drawn, torch.tensor([9.0]))
+    assert modem.cache_info().currsize == 1
 
 
 # -- the link --------------------------------------------------------------------------------------------------------
@@ -237,7 +250,7 @@ def test_clients_do_not_see_their_chunk(options, dtype, stack):
         assert torch.equal(alone[0], together[k]) and torch.equal(own[0], gradient[k])
 
 
-def test_padding_is_not_sent_and_changes_nothing(stack):
+def test_padding_arrives_as_zeros_and_changes_nothing(stack):
     link, b = make_link("digital", fading="rayleigh"), 6
     up, down = stack(link, [b], 32, (1, 2)), stack(link, [b], 32, (3, 4))
     longer = [{name: pad(tensor, (0, 0, 0, 2), value=1.0) for name, tensor in hop.items()} for hop in (up, down)]
@@ -254,15 +267,49 @@ def test_padding_is_not_sent_and_changes_nothing(stack):
     assert not seen[:, b:].any()
 
 
+class Launches(TorchDispatchMode):
+    """Records the operations that an accelerator would be given: views and allocations are not among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        views = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+        if not views and "empty" not in func.name():
+            self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_an_accelerator_is_given_the_same_work_whatever_is_sent(fading, padded, stack, monkeypatch):
+    """As many operations at every SNR, none with a shape that depends on numbers, and no more than these."""
+    link = make_link("digital", fading=fading)
+    up, x = stack(link, [20], 64, (1, 2), torch.float32), randn(2, 20, 64, seed=15).float()
+    mask = torch.tensor([[True] * 20, [True] * 5 + [False] * 15]) if padded else None
+    link(x, up, torch.tensor([9.0, 9.0]))  # makes the tensors of the code
+    monkeypatch.setattr(link._coder(64, CPU)[1]._code, "_stops", False)
+    seen = []
+    for snr_db in (-10.0, 3.0, 30.0):
+        with Launches() as launches:
+            link(x, up, torch.tensor([snr_db, 5.0]), mask=mask, meter=Meter(), check=False)
+        seen.append(launches.names)
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) <= 930
+    waiting = "nonzero", "_local_scalar_dense", "masked_select", "equal", "unique", "lift_fresh", "_index_put_impl_"
+    assert not [name for name in seen[0] if name.split("::")[1].split(".")[0] in waiting]
+
+
 @pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
 def test_nothing_to_send_is_no_error(fading, stack):
-    """No sample at all, or padding alone."""
+    """No sample at all, or padding alone, which the meter does not count."""
     link, snr_db = make_link("digital", fading=fading), torch.tensor([9.0])
     none = link(randn(1, 0, 32, seed=1), stack(link, [], 32), snr_db)
     assert none.shape == (1, 0, 32)
     mask = torch.zeros(1, 2, dtype=torch.bool)
-    padding = link(randn(1, 2, 32, seed=1), stack(link, [2], 32), snr_db, mask=mask, meter=Meter())
-    assert not padding.any()
+    meter = Meter()
+    padding = link(randn(1, 2, 32, seed=1), stack(link, [2], 32), snr_db, mask=mask, meter=meter)
+    assert not padding.any() and meter.signal == meter.noise == 0
 
 
 @pytest.mark.parametrize("features", ["gaussian", "constant"])
