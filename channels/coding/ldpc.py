@@ -30,12 +30,12 @@ LONGEST_SLOW, SLOW_RATE = 3840, 1 / 4
 """Most information bits up to code rate 1/4: those of the smaller one of 5G's two base graphs."""
 LOWEST_RATE, HIGHEST_RATE = 1 / 5, 948 / 1024
 """Code rates: the lowest of Sionna's encoder, the highest of 5G."""
-ROUNDS, ITERATIONS = 7, 3
+ROUNDS, ITERATIONS = 8, 3
 """Times that the parity checks are looked at, and iterations before each of them."""
 TURNS = 2
 """Parts of the checks, which speak in turn."""
-BLOCK = 2**20
-"""Messages worked on at once on a CPU: enough for its vectors, few enough for its caches."""
+BLOCK, VECTOR = 2**19, 8
+"""Messages worked on at once on a CPU, few enough for its caches, by whole vectors of codewords."""
 ONE, OCTAVE = 0x3F800000, 2.0**23
 """Bits of the float 1, read as an integer, and what they grow by when it doubles."""
 HALF = OCTAVE / math.log(4)
@@ -99,30 +99,33 @@ class Code:
         Args:
             llr: ln p(0)/p(1) of the coded bits, float32 `[N, n]`.
         """
-        block = max(1, BLOCK // self._edges if self._stops else len(llr))
-        parts = [self._rounds(self._begin(part), ROUNDS) for part in llr.split(block)]
+        block = max(1, BLOCK // self._edges // VECTOR) * VECTOR if self._stops else max(1, len(llr))
+        parts = [self._rounds(*self._begin(part), ROUNDS) for part in llr.split(block)]
         return torch.cat([bits for bits, _ in parts], 1).T, torch.cat([good for _, good in parts])
 
-    def _begin(self, llr: Tensor) -> Tensor:
-        """Return the messages before the first iteration: none, and behind them what the channel says of each bit."""
+    def _begin(self, llr: Tensor) -> tuple[Tensor, Tensor]:
+        """Return messages, so far only the channel's, in the last rows, and beliefs: sums of what each bit is told."""
         messages = llr.new_zeros(self._edges + self._known, len(llr))
         messages[self._edges :] = UNKNOWN * HALF
-        return messages.index_copy_(0, self._sent, (llr * HALF).T)
+        messages.index_copy_(0, self._sent, (llr * HALF).T)
+        return messages, messages[self._edges :]
 
-    def _rounds(self, messages: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    def _rounds(self, messages: Tensor, belief: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
         """Return bits `[k, N]` and whether the checks hold `[N]` after `rounds` rounds, which change `messages`."""
         for turn in ITERATIONS * self._turns:
-            turn.speak(messages, self._beliefs(messages))
-        ones = self._beliefs(messages) < 0
+            turn.speak(messages, belief)
+            belief = self._beliefs(messages)
+        ones = belief < 0
         bits, good = ones[: self.k], self._parity(ones.float()).remainder_(2).sum(0) == 0
         if rounds == 1:
             return bits, good
         if not self._stops:
-            later, then = self._rounds(messages, rounds - 1)
+            later, then = self._rounds(messages, belief, rounds - 1)
             return torch.where(good, bits, later), good | then
         left = (~good).nonzero().flatten()
         if len(left):
-            bits[:, left], good[left] = self._rounds(messages.index_select(1, left), rounds - 1)
+            some = messages.index_select(1, left), belief.index_select(1, left)
+            bits[:, left], good[left] = self._rounds(*some, rounds - 1)
         return bits, good
 
 

@@ -295,7 +295,7 @@ def test_an_accelerator_is_given_the_same_work_whatever_is_sent(fading, padded, 
         with Launches() as launches:
             link(x, up, torch.tensor([snr_db, 5.0]), mask=mask, meter=Meter(), check=False)
         seen.append(launches.names)
-    assert seen[0] == seen[1] == seen[2] and len(seen[0]) <= 930
+    assert seen[0] == seen[1] == seen[2] and len(seen[0]) <= 1050
     waiting = "nonzero", "_local_scalar_dense", "masked_select", "equal", "unique", "lift_fresh", "_index_put_impl_"
     assert not [name for name in seen[0] if name.split("::")[1].split(".")[0] in waiting]
 
