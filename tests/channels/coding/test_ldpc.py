@@ -189,8 +189,22 @@ def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
         torch.set_num_threads(threads)
 
 
-def test_bits_are_those_at_which_the_checks_first_held(monkeypatch):
-    """So a codeword that is decoded after some rounds stays as it is."""
+@pytest.mark.parametrize("stops", [False, True])
+def test_bits_are_those_at_which_the_checks_first_held(stops, monkeypatch):
+    """With checks that turn all beliefs round: zeros after an odd number of times, in the end ones again."""
+
+    class Turned:
+        def speak(self, messages: Tensor, belief: Tensor) -> None:
+            messages.neg_()
+
+    chosen = unread(64, 128, 4)
+    monkeypatch.setattr(chosen, "_stops", stops)
+    monkeypatch.setattr(chosen, "_turns", [Turned()])
+    bits, good = chosen.decode(torch.full((3, 128), -5.0))
+    assert ldpc.ITERATIONS % 2 == 1 and ldpc.ROUNDS % 2 == 0 and not bits.any() and good.all()
+
+
+def test_what_is_decoded_after_some_rounds_stays_as_it_is(monkeypatch):
     chosen, llr = unread(64, 128, 4), broken(200)[1]
     bits, good = chosen.decode(llr)
     for rounds in range(1, ldpc.ROUNDS):
