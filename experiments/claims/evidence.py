@@ -90,6 +90,12 @@ class Evidence:
         found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
+    def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
+        """Return how many of the runs of methods at points warned, of how many, and the first warning."""
+        found = {run.hash: run.warnings() for key in keys for name in methods for run in self._of(name, key)}
+        said = [texts[0] for texts in found.values() if texts]
+        return len(said), len(found), said[0] if said else ""
+
     def _of(self, name: str, key: Key) -> list[Stored]:
         """Return the runs of a variant, or of what a name of the papers stands for."""
         named = [run for run in self._runs[key] if run.variant == name]

@@ -157,6 +157,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     if ends and read.of_accuracy:
         more.append("accuracies are those of the end, where all methods are tested")
     mean, low, high = _shown(read, least) if least else (math.nan,) * 3
+    warned = _warned(found, known) if found is not None else ""
     return {
         "id": claim["id"],
         "paper": claim["paper"],
@@ -174,6 +175,7 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         "seeds": min((one.seeds for one in known), default=0),
         "scale": ", ".join(found.scales) if found is not None and known else "",
         "note": "; ".join([*notes, *more, *(stands if known else [])]),
+        "warnings": warned,
         "command": "; ".join(filter(None, map(command, claim["item"].split()))),
     }
 
@@ -200,6 +202,13 @@ def _state(
     needed = [seeds_needed(one) for one in judged if one.answer == "open" and one.comparison.target is None]
     told = [n for n in needed if n is not None]
     return state, [*notes, *([f"{max(told)} seeds would tell"] if told and len(told) == len(needed) else [])]
+
+
+def _warned(found: Evidence, known: Sequence[Judged]) -> str:
+    """Return how many of the runs behind some comparisons warned, and of what; nothing where none did."""
+    methods = dict.fromkeys(name for one in known for name in (one.comparison.method, one.comparison.against))
+    count, of, first = found.warned(list(methods), list(dict.fromkeys(one.comparison.key for one in known)))
+    return f"{count} of {of} runs warn, the first in {first}" if count else ""
 
 
 def _favour(judged: Judged) -> tuple[int, float]:
@@ -248,7 +257,7 @@ def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.Da
     Returns:
         Columns: id, paper, item, claim, relation, stated (value) and unit; state; ours, low, high (mean and 95 %
         interval, in points, of the comparison that is the least favourable to the claim) and of (whose difference);
-        yes, no, open (numbers of comparisons); seeds, scale, note, command.
+        yes, no, open (numbers of comparisons); seeds, scale, note, warnings (of its runs), command.
 
     Raises:
         ConfigError: no such paper, or results that cannot be read.
@@ -267,7 +276,21 @@ STYLE = (
     "vertical-align:top}code{font-size:85%}"
 )
 """The look of the page."""
-SHOWN = ("state", "claim", "stated", "unit", "of", "ours", "low", "high", "seeds", "scale", "note", "command")
+SHOWN = (
+    "state",
+    "claim",
+    "stated",
+    "unit",
+    "of",
+    "ours",
+    "low",
+    "high",
+    "seeds",
+    "scale",
+    "note",
+    "warnings",
+    "command",
+)
 """Columns of the page."""
 
 

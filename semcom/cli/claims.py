@@ -97,7 +97,8 @@ def _claim(row: dict[str, Any]) -> str:
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
     note = f" [{row['note']}]" if row["note"] and row["state"] == "cannot be told" else ""
-    return f"{row['claim']}{reading} ({row['item']}){note}"
+    warned = f" [{row['warnings'].partition(', the first')[0]}]" if row["warnings"] else ""
+    return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
 
 
 def _ours(row: dict[str, Any]) -> str:

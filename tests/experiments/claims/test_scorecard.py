@@ -104,15 +104,19 @@ def test_the_seeds_that_would_tell() -> None:
     assert seeds_needed(judge(rivals(5, -5))) is None
 
 
-def fig2a(folder: Path, lead: float, seeds: int = 3) -> None:
-    """A study of the letter's Fig. 2(a): FedCL is ahead of FedProto by `lead`, and FedAvg at 30 %."""
+def fig2a(folder: Path, lead: float, seeds: int = 3, warning: str = "") -> None:
+    """A study of the letter's Fig. 2(a): FedCL is ahead of FedProto by `lead`, and FedAvg at 30 %.
+
+    FedCL with 5 clients may have warned.
+    """
     base = {"fedcl": 0.6 + lead, "fedproto": 0.6, "fedavg": 0.3}
     for clients in (5, 20):
         for name, accuracy in base.items():
             for seed in range(seeds):
                 of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
                 own = 0.01 * seed * (name == "fedcl")
-                simple(folder, of, [accuracy + own] * clients)
+                warnings = [warning] if warning and (name, clients) == ("fedcl", 5) else []
+                simple(folder, of, [accuracy + own] * clients, warnings=warnings)
 
 
 def states(frame: pd.DataFrame) -> dict[str, str]:
@@ -136,6 +140,19 @@ def test_claims_are_judged_from_stored_studies(tmp_path: Path) -> None:
     assert (one["seeds"], one["scale"], one["of"]) == (3, "small", "fedcl")
     rest = frame[~frame["id"].str.startswith("letter-fig2a")]
     assert set(rest["state"]) == {"not run"}
+
+
+def test_a_claim_names_the_warnings_of_the_runs_that_it_rests_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedCL with 5 clients has warned in each of three runs; claims about 20 clients alone do not rest on these."""
+    monkeypatch.setenv("COLUMNS", "200")
+    fig2a(tmp_path / "letter-fig2a-small", 0.13, warning="round 1: too far")
+    found = scorecard(tmp_path, "fedcl-letter").set_index("id")["warnings"]
+    assert found["letter-fig2a-best"] == "3 of 18 runs warn, the first in round 1: too far"
+    assert found["letter-fig2a-over-fedproto-points"] == "" == found["letter-fig2b-best"]
+    assert cli.main(["claims", "--paper", "fedcl-letter", "--results", str(tmp_path)]) == 0
+    assert "(letter-fig2a) [3 of 18 runs warn]" in capsys.readouterr().out
 
 
 def test_an_archive_is_evidence_and_one_seed_is_none(tmp_path: Path) -> None:
