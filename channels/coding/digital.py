@@ -95,9 +95,21 @@ class Digital(Link):
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
         """Draw the realisation of the fading's link: noise and gains of d/2 symbols per sample."""
-        if d == self._width:
-            self._coder(d, generator.device)  # made before the first step, which would wait for its tensors
         return self.carrier.draw(sizes, d, generator, dtype)
+
+    def draw_all(
+        self,
+        clients: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        d: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw as `Link` does, and make the coder of the device, for which a step would wait."""
+        if device is not None and d == self._width:
+            self._coder(d, device)
+        return super().draw_all(clients, sizes, d, generators, dtype, device)
 
     def gain(self, drawn: Realisation) -> Tensor | None:
         """Return h per symbol, or None over AWGN."""

@@ -101,7 +101,7 @@ class Pass:
     def __init__(self, case: Case, device: str, clients: int) -> None:
         kind, options, _ = case
         self.link = make_link(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
-        self.generator, self.device = torch.Generator().manual_seed(0), torch.device(device)
+        self.generator = torch.Generator().manual_seed(0)
         self.features = torch.randn(clients, SAMPLES, FEATURES, device=device, requires_grad=True)
         self.gradient = torch.randn(clients, SAMPLES, FEATURES, device=device)
         self.snr_db = torch.full((clients,), SNR_DB, device=device)
@@ -116,10 +116,10 @@ class Pass:
 
     def draw(self, client: int = 0) -> dict[str, Tensor]:
         """Return one client's realisation of a round, in one direction; drawn on the host, and sent to the device."""
-        drawn: dict[str, Tensor] = send(
-            self.link.of(client).draw([SAMPLES] * STEPS, FEATURES, self.generator), self.device
-        )
-        return drawn
+        device, sizes = self.features.device, [[SAMPLES] * STEPS]
+        (drawn,) = self.link.draw_all([client], sizes, FEATURES, [self.generator], device=device)
+        sent: dict[str, Tensor] = send(drawn, device)
+        return sent
 
     def _rows(self, clients: int) -> dict[str, Tensor]:
         """Return the first step of a round of each client: a view of its realisation, as the engine takes it."""
