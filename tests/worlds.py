@@ -80,6 +80,23 @@ def deep_dropout(channels: int, features: int) -> nn.Module:
     return nn.Sequential(*layers[:2], nn.Dropout2d(0.2), *layers[2:], nn.Dropout(0.3))
 
 
+class Whole(nn.Module):
+    """A network with a `forward` of its own, which the engine leaves to vmap."""
+
+    def __init__(self, layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+@ENCODERS.register("test-deep-vmap")
+def deep_vmap(channels: int, features: int) -> nn.Module:
+    """The same in vmap."""
+    return Whole(deep(channels, features))
+
+
 @ENCODERS.register("test-pool")
 def pool(channels: int, features: int) -> nn.Module:
     """Convolution with a bias, GroupNorm, pooling and a layer with a bias on `[b, channels, 32, 32]`."""
