@@ -155,13 +155,14 @@ def test_too_few_features_are_told_before_any_work():
         make_link("digital").in_band(20, 20, 50, 4)
 
 
-def test_what_a_step_needs_is_made_with_the_draws(stack):
+def test_what_a_step_needs_is_made_with_the_draws():
     """So that no step waits for it; features of the width that it was told of alone, not tensors sent uncoded."""
-    link = make_link("digital").in_band(20, 20, 50, 46)
+    link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")
     modem.cache_clear()
-    link.draw([3], 100_000, torch.Generator())
+    link.draw_all([0], [[3]], 100_000, [torch.Generator()], device=host)
     assert modem.cache_info().currsize == 0
-    drawn = stack(link, [3], 46)
+    (one,) = link.draw_all([0], [[3]], 46, [torch.Generator()], device=host)
+    drawn = {name: t[None] for name, t in one.items()}
     assert modem.cache_info().currsize == 1
     link(randn(1, 3, 46, seed=1), drawn, torch.tensor([9.0]))
     assert modem.cache_info().currsize == 1
