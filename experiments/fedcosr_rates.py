@@ -25,10 +25,9 @@ from experiments.analysis.table import markdown
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcosr import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, base
 from experiments.grids.fields import set_fields
-from experiments.letter_search import TIED
+from experiments.letter_search import TIED, validation
 from experiments.shell import on_studies
 from experiments.store.archive import stored_table
-from semcom.config import ConfigError
 
 FIRST = 0
 """Place of the candidate that `fedcosr-table2` has."""
@@ -89,12 +88,8 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
-    failed = frame[frame["status"] != "done"]
-    if len(failed):
-        raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
-    each = [100 * float(row[f"views.{row['view']}.validation"]) for _, row in frame.iterrows()]
     named = frame["variant"].str.rsplit(" ", n=1, expand=True)
-    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=each)
+    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * validation(frame))
     return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
 
 

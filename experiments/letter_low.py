@@ -28,11 +28,10 @@ from experiments.analysis.table import markdown
 from experiments.base import Experiment, Grid, Variant, each_scale
 from experiments.fedcl_letter import base
 from experiments.grids.fields import set_fields
-from experiments.letter_search import TIED
+from experiments.letter_search import TIED, validation
 from experiments.letter_weight import AS_PRINTED, MEAN, PLAIN
 from experiments.shell import on_studies
 from experiments.store.archive import stored_table
-from semcom.config import ConfigError
 
 IDEAL = Variant("fedcl with ideal downlink", "fedcl", {**MEAN, "channel.downlink": "ideal"})
 BY_AIR = Variant("fedproto over the air", "fedproto", {"air.parameters": "analog"})
@@ -78,10 +77,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
-    failed = frame[frame["status"] != "done"]
-    if len(failed):
-        raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
-    each = frame.assign(score=[100 * float(row[f"views.{row['view']}.validation"]) for _, row in frame.iterrows()])
+    each = frame.assign(score=100 * validation(frame))
     of = each.rename(columns={SNR: "snr", LAMBDA: "lam"}).astype({"snr": float, "lam": float})
     return of.groupby(["snr", "variant", "lam"], as_index=False)["score"].mean()
 

@@ -78,7 +78,7 @@ def schedules(frame: pd.DataFrame) -> pd.DataFrame:
 
     The best come first. `steps` is what a client takes in a run with 240 images.
     """
-    cells = frame.assign(accuracy=_validation(frame)).pivot_table("accuracy", [*SCHEDULE, "train.rounds"], "variant")
+    cells = frame.assign(accuracy=validation(frame)).pivot_table("accuracy", [*SCHEDULE, "train.rounds"], "variant")
     rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
     steps = -(-240 // rows["train.batch_size"]) * rows["train.local_epochs"] * rows["train.rounds"]
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
@@ -91,8 +91,8 @@ def chosen_schedule(rows: pd.DataFrame) -> pd.Series:
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
 
-def _validation(frame: pd.DataFrame) -> pd.Series:
-    """Return the validation accuracy of each run's headline view.
+def validation(frame: pd.DataFrame) -> pd.Series:
+    """Return the validation accuracy of each run's headline view, from the table of a search.
 
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
@@ -125,7 +125,7 @@ LETTER_SEARCH_LAMBDA = Experiment(
 
 def lambdas(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
-    rows = frame.assign(score=100 * _validation(frame), lam=frame["hyper.lam"].astype(float))
+    rows = frame.assign(score=100 * validation(frame), lam=frame["hyper.lam"].astype(float))
     return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
 
 

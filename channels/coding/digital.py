@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -76,14 +75,11 @@ class Digital(Link):
         self.bits, self.modulation, self.code_rate = settle(options.bits, options.modulation, options.code_rate)
         self.carrier = carrier(options.fading, options.coherence, options.k_factor_db)
         """The link whose channel the symbols cross."""
-        self._width: int | None = None
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """Return this link for samples of `d` features. Raises ValueError where they make no codeword."""
+        """Return this link. Raises ValueError where samples of `d` features make no codeword."""
         codewords(self.payload(d), d // 2, self.modulation)
-        link = copy(self)
-        link._width = d
-        return link
+        return self
 
     def payload(self, d: int) -> int:
         """Return the information bits of a sample of `d` features: even, since both numbers of a pair get the same."""
@@ -107,7 +103,7 @@ class Digital(Link):
         device: torch.device | None = None,
     ) -> list[dict[str, Tensor]]:
         """Draw as `Link` does, and make the coder of the device, for which a step would wait."""
-        if device is not None and d == self._width:
+        if device is not None:
             self._coder(d, device)
         return super().draw_all(clients, sizes, d, generators, dtype, device)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from semcom.config import ConfigError, RunError
 from semcom.config.checks import require
 from semcom.files import write_atomically
 from semcom.runs.folder import commit, versions
+from semcom.runs.machine import processor
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402
@@ -112,7 +112,7 @@ def machine() -> dict[str, Any]:
     cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
     if load > BUSY * cores:
         logger.warning("others are at work here (load %.1f on %d cores): numbers will be off", load, cores)
-    cpu, found = _processor(), versions()
+    cpu, found = processor(), versions()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "title": ", ".join(part for part in (cpu, f"{cores} cores", gpu, f"torch {found['torch']}") if part),
@@ -126,13 +126,6 @@ def machine() -> dict[str, Any]:
         "versions": found,
         "commit": commit(),
     }
-
-
-def _processor() -> str:
-    """Return the processor's name; psutil has none, Linux has it in a file."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def clock_of(device: torch.device | str) -> Callable[[], float]:

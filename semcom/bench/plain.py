@@ -172,8 +172,9 @@ def average(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str
 def make_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
     """Return the loop of a workload; its clients start with the same weights, their images lie on the host."""
     torch.manual_seed(0)
+    products = "tf32" if variant.precision == "tf32" else "ieee"  # torch's own default rounds convolutions alone
     for kind in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):  # type: ignore[attr-defined]
-        kind.fp32_precision = "tf32" if variant.precision == "tf32" else "ieee"  # torch's default lets convolutions
+        kind.fp32_precision = products
     device, autocast = torch.device(variant.device), autocast_of(variant.precision)
     network, clients = Network(workload).to(device), []
     if variant.bare:

@@ -109,13 +109,13 @@ class Draws:
         """Return the mini-batches of one step.
 
         Args:
-            order: positions that the clients visit in the lists of training samples, `[k, N]`.
+            order: indices of the images that the clients visit, `[k, N]`.
             cut: the step.
             signals: realisations that the samples meet on the way through each model, by the model's name.
             uniforms: keyed numbers of the step's samples, `[k, b, p]`.
         """
         source = self.federation
-        index = source.train.flat[cut(order)]
+        index = cut(order)
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
@@ -211,13 +211,12 @@ class Draws:
         return kept
 
 
-@dataclass
+@dataclass(frozen=True)
 class Signals:
     """What the samples of a chunk meet on the way through one model: a `Signal` for each step.
 
     Attributes:
-        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; on the host at first, and on the run's device before
-            the first step.
+        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; where the steps are, as soon as it was sent there.
         meter, down_meter: where the received SNR is measured.
     """
 

@@ -87,11 +87,8 @@ class Tally:
 
     def losses(self) -> dict[str, float]:
         """Return the means of what training logged in this round, over the clients; read off the device once."""
-        means = {name: values.mean().double() for name, values in self.log.items()}
-        device = self.draws.device
-        there = [mean for mean in means.values() if mean.device == device]
-        read = iter(torch.stack(there).tolist() if there else [])
-        return {name: next(read) if mean.device == device else float(mean) for name, mean in means.items()}
+        means = [values.mean().double().to(self.draws.device) for values in self.log.values()]
+        return dict(zip(self.log, torch.stack(means).tolist(), strict=True)) if means else {}
 
     def counters(self) -> dict[str, Any]:
         """Return all counts and measurements so far, as plain numbers."""

@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-Pair = tuple[int, int]
+Pair = tuple[int, ...]
+"""Height and width."""
 REPEATS = 3
 """Times that each way is tried, after once that does not count."""
 
@@ -70,56 +71,38 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry)
     Returns:
         `[k, b, o, h', w']`, in the order of memory that suits the way that was taken.
     """
-    y: Tensor = _Output.apply(x, weight, geometry)  # type: ignore[assignment]
+    y: Tensor = _Bilinear.apply(OUTPUT, x, weight, geometry)  # type: ignore[assignment]
     return y if bias is None else y + bias[:, None, :, None, None]
 
 
-class _Output(torch.autograd.Function):
-    """The output y of images x and weights w."""
+class _Bilinear(torch.autograd.Function):
+    """One of the three functions of two stacks; its derivatives are the other two, by `DERIVATIVES`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(x, w)
-        ctx.geometry = geometry
-        return _fastest(OUTPUT, x, w, geometry)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (x, w), (g,), geometry = ctx.saved_tensors, grads, ctx.geometry
-        dx = _OfInput.apply(g, w, geometry) if ctx.needs_input_grad[0] else None
-        return dx, _OfWeight.apply(g, x, geometry) if ctx.needs_input_grad[1] else None, None
-
-
-class _OfInput(torch.autograd.Function):
-    """The gradient by x of the sum of y g: linear in g and w."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(g, w)
-        ctx.geometry = geometry
-        return _fastest(OF_INPUT, g, w, geometry)
+    def forward(ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(one, other)
+        ctx.which, ctx.geometry = which, geometry
+        return _fastest(which, one, other, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (g, w), (a,), geometry = ctx.saved_tensors, grads, ctx.geometry
-        dg = _Output.apply(a, w, geometry) if ctx.needs_input_grad[0] else None
-        return dg, _OfWeight.apply(g, a, geometry) if ctx.needs_input_grad[1] else None, None
+        (one, other), (a,) = ctx.saved_tensors, grads
+        found = [
+            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry) if needed else None
+            for (which, factors), needed in zip(DERIVATIVES[ctx.which], ctx.needs_input_grad[1:3], strict=True)
+        ]
+        return None, *found, None
 
 
-class _OfWeight(torch.autograd.Function):
-    """The gradient by w of the sum of y g: linear in g and x."""
-
-    @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(g, x)
-        ctx.geometry = geometry
-        return _fastest(OF_WEIGHT, g, x, geometry)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (g, x), (a,), geometry = ctx.saved_tensors, grads, ctx.geometry
-        dg = _Output.apply(x, a, geometry) if ctx.needs_input_grad[0] else None
-        return dg, _OfInput.apply(g, a, geometry) if ctx.needs_input_grad[1] else None, None
+OUTPUT, OF_INPUT, OF_WEIGHT = "output", "gradient by the input", "gradient by the weights"
+"""The functions: y of (x, w); and of a gradient g by y, what it is by x, of (g, w), and by w, of (g, x)."""
+Factors = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+DERIVATIVES: dict[str, tuple[tuple[str, Factors], tuple[str, Factors]]] = {
+    OUTPUT: ((OF_INPUT, lambda x, w, a: (a, w)), (OF_WEIGHT, lambda x, w, a: (a, x))),
+    OF_INPUT: ((OUTPUT, lambda g, w, a: (a, w)), (OF_WEIGHT, lambda g, w, a: (g, a))),
+    OF_WEIGHT: ((OUTPUT, lambda g, x, a: (x, a)), (OF_INPUT, lambda g, x, a: (g, a))),
+}
+"""By either factor: the function, and what it takes of both factors and of the gradient a by what came out."""
 
 
 # -- with a group per client -----------------------------------------------------------------------------------------
@@ -227,21 +210,24 @@ def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
     return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
 
 
-OUTPUT = _ways(_grouped_output, _unfolded_output)
-OF_INPUT = _ways(_grouped_of_input, _unfolded_of_input)
-OF_WEIGHT = _ways(_grouped_of_weight, _unfolded_of_weight)
+WAYS: dict[str, dict[str, Way]] = {
+    OUTPUT: _ways(_grouped_output, _unfolded_output),
+    OF_INPUT: _ways(_grouped_of_input, _unfolded_of_input),
+    OF_WEIGHT: _ways(_grouped_of_weight, _unfolded_of_weight),
+}
 _chosen: dict[Any, str] = {}
 
 
-def _fastest(ways: dict[str, Way], one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
+def _fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
     """Compute a function of two stacks in the way that is fastest on a GPU for such stacks, tried once in a process.
 
     Where the same numbers are promised to come again (`torch.backends.cudnn.deterministic`), and where there is nothing
     to try, it is the first way: batched products are at full speed whatever the number of clients.
     """
+    ways = WAYS[which]
     name = next(iter(ways))
     if one.is_cuda and not torch.backends.cudnn.deterministic:
-        key = id(ways), one.shape, one.stride(), other.shape, one.dtype, geometry
+        key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
         if key not in _chosen:
             took = {name: _seconds(partial(way, one, other, geometry)) for name, way in ways.items()}
             _chosen[key] = min(took, key=lambda name: took[name])

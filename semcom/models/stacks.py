@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semcom.models.convolution import Geometry, Pair, apart, convolve, side_by_side
+from semcom.models.convolution import Geometry, apart, convolve, side_by_side
 
 K = TypeVar("K", bound=type[nn.Module])
 
@@ -70,20 +70,13 @@ class Conv2d(nn.Conv2d):
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
         bias = None if self.bias is None else self.bias.to(dtype)
-        size, kernel, stride, padding, dilation = (
-            _pair(v) for v in (x.shape[-2:], self.kernel_size, self.stride, self.padding, self.dilation)
-        )
-        geometry = Geometry(size, kernel, stride, padding, dilation, self.groups)
+        padding: Any = self.padding
+        geometry = Geometry(x.shape[-2:], self.kernel_size, self.stride, padding, self.dilation, self.groups)
         return convolve(x.to(dtype), self.weight.to(dtype), bias, geometry)
 
     def is_plain(self) -> bool:
         """Return whether the border is of zeros, and its width a number."""
         return self.padding_mode == "zeros" and not isinstance(self.padding, str)
-
-
-def _pair(values: Any) -> Pair:
-    height, width = values
-    return height, width
 
 
 @for_stacks

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from semcom.models import convolution
-from semcom.models.convolution import OF_INPUT, OF_WEIGHT, OUTPUT, Geometry, convolve
+from semcom.models.convolution import OF_INPUT, OF_WEIGHT, OUTPUT, WAYS, Geometry, convolve
 
 CLOSE = 1e-12
 """Of sums of some hundred products of numbers around 1, in float64."""
@@ -51,8 +51,8 @@ def test_each_way_computes_what_torch_computes_for_each_client(geometry: Geometr
     assert tuple(expected.shape[-2:]) == geometry.out
     g = torch.randn_like(expected)
     dx, dw = torch.autograd.grad(expected, (x, w), g)
-    for ways, one, other, wanted in ((OUTPUT, x, w, expected), (OF_INPUT, g, w, dx), (OF_WEIGHT, g, x, dw)):
-        for name, way in ways.items():
+    for which, one, other, wanted in ((OUTPUT, x, w, expected), (OF_INPUT, g, w, dx), (OF_WEIGHT, g, x, dw)):
+        for name, way in WAYS[which].items():
             with torch.no_grad():
                 assert (way(one, other, geometry) - wanted).abs().max() < CLOSE, name
 
@@ -74,13 +74,9 @@ def test_gradients_of_gradients() -> None:
     geometry = Geometry((3, 3), (2, 2), (2, 1), (1, 0), (1, 1), 1)
     x, w = case(geometry, k=1, b=1)
     g = torch.randn(1, 1, 3, *geometry.out, dtype=torch.float64, requires_grad=True)
-    for function, pair in (
-        (convolution._Output, (x, w)),
-        (convolution._OfInput, (g, w)),
-        (convolution._OfWeight, (g, x)),
-    ):
-        assert torch.autograd.gradcheck(lambda a, b, f=function: f.apply(a, b, geometry), pair)
-        assert torch.autograd.gradgradcheck(lambda a, b, f=function: f.apply(a, b, geometry), pair)
+    for which, pair in ((OUTPUT, (x, w)), (OF_INPUT, (g, w)), (OF_WEIGHT, (g, x))):
+        assert torch.autograd.gradcheck(lambda a, b, f=which: convolution._Bilinear.apply(f, a, b, geometry), pair)
+        assert torch.autograd.gradgradcheck(lambda a, b, f=which: convolution._Bilinear.apply(f, a, b, geometry), pair)
 
 
 class Stack:
@@ -101,8 +97,10 @@ def test_the_fastest_is_taken_unless_numbers_are_to_come_again(
     took = iter([3.0, 1.0, 2.0])
     monkeypatch.setattr(convolution, "_seconds", lambda work: next(took))
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", deterministic)
+    monkeypatch.setattr(convolution, "_chosen", {})
+    monkeypatch.setitem(WAYS, OUTPUT, ways)
     stack: Any = Stack()
-    assert [convolution._fastest(ways, stack, stack, ONE) for _ in range(2)] == [expected] * 2  # tried once
+    assert [convolution._fastest(OUTPUT, stack, stack, ONE) for _ in range(2)] == [expected] * 2  # tried once
     assert calls == [expected] * 2
 
 
@@ -118,7 +116,7 @@ def test_a_way_without_the_memory_for_it_is_not_taken(monkeypatch: pytest.Monkey
 def test_orders_of_memory_meet_without_copies() -> None:
     """What a way returns is a view of the client's channels side by side, as batch normalisation takes them."""
     x, w = (t.detach() for t in case(ONE))
-    for name, way in OUTPUT.items():
+    for name, way in WAYS[OUTPUT].items():
         y = way(x, w, ONE)
         side = y.transpose(0, 1).flatten(1, 2)
         assert side.data_ptr() == y.data_ptr() and side._base is not None, name

@@ -158,8 +158,9 @@ class Workbench:
         self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
         own = Order(order, cohort.device)
         self.tensors = {
-            # Each client gets a copy of its own of a shared tensor.
-            n: t if n in self.shared else channels_last(_repeated(t, len(order)) if n in cohort.shared else own.copy(t))
+            n: t  # each client gets a copy of its own of a shared tensor that is trained
+            if n in self.shared
+            else channels_last(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
             for n, t in cohort.tensors.items()
         }
 
@@ -333,8 +334,3 @@ def _lie_alike(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors of one shape have the same order in memory."""
     mine, its = one.stride(), other.stride()
     return mine == its or all(n == 1 or a == b for a, b, n in zip(mine, its, one.shape, strict=True))
-
-
-def _repeated(shared: Tensor, n: int) -> Tensor:
-    """Return n copies of a shared tensor, `[1, ...] -> [n, ...]`."""
-    return shared.repeat_interleave(n, 0)

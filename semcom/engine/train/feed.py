@@ -62,7 +62,7 @@ class ClientFeed:
         plans = [draws.plan(int(k), phase) for k in ids]
         self.schedule = Schedule(plans)
         self.steps, self.counted = self.schedule.steps, self.schedule.counted
-        network, sizes, order = chunk.cohort.network, [p.sizes for p in plans], self.schedule.host["order"]
+        network, sizes = chunk.cohort.network, [p.sizes for p in plans]
         meters = session.tally.meters["train_up"], session.tally.meters["train_down"]
         self.signals = {"": draws.signals(ids, sizes, phase.draws(), network, train, meters)}
         self.signals |= {name: draws.signals(ids, sizes, phase.draws(name)) for name in given.frozen}
@@ -70,24 +70,29 @@ class ClientFeed:
             take.name: draws.signals(ids, sizes, phase.draws(take.name), network, train, meters) for take in phase.takes
         }
         orders = {
-            take.name: order if take.same else pad([draws.plan(int(k), phase, take.name).order for k in ids])
+            take.name: pad([draws.plan(int(k), phase, take.name).order for k in ids])
             for take in phase.takes
+            if not take.same
         }
         total = [len(p.order) for p in plans]
         uniforms = {"": draws.uniforms(ids, total, phase.uniforms, phase.draws())} if phase.uniforms else {}
-        self._send({"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms})
+        self._send(orders, uniforms)
         self.models = {name: _stacks(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
-    def _send(self, host: dict[str, Any]) -> None:
-        """Take everything to the device, in one copy."""
-        every = [*self.signals.values(), *self.takes.values()]
-        host |= {str(i): signals.drawn for i, signals in enumerate(every)}
-        there = send(host, self.session.draws.device)
+    def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor]) -> None:
+        """Take everything to the device, in one copy; `orders` are those of the takes that have one of their own."""
+        host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
+        host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
+        host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
+        draws = self.session.draws
+        there = send(host, draws.device)
         self.schedule.place(there["schedule"])
-        self.weights = self.schedule.weights
-        self.orders, self.uniforms = there["orders"], there["uniforms"].get("")
-        for i, signals in enumerate(every):
-            signals.drawn = there[str(i)]
+        self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
+        self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
+        self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
+        owned = draws.federation.train.flat
+        self.order = owned[self.schedule.order]
+        self.orders = {name: owned[order] for name, order in there["orders"].items()}
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -98,9 +103,10 @@ class ClientFeed:
         cut, draws, chunk = self.schedule.cut(step), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
-        batch = draws.batch(self.schedule.order, cut, signals=signals, uniforms=uniforms)
+        batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms)
         takes = {
-            name: draws.batch(self.orders[name], cut, signals={"": signal(cut)}) for name, signal in self.takes.items()
+            name: draws.batch(self.orders.get(name, self.order), cut, signals={"": signal(cut)})
+            for name, signal in self.takes.items()
         }
         link, autocast = draws.training_link, draws.autocast
         model = chunk.model(self.train, link, autocast)

@@ -88,13 +88,8 @@ class Schedule:
     Attributes:
         steps: S, those of the first client.
         host: what the steps need, by name, on the host.
-        order: positions that the clients visit in the lists of samples, `[k, N]`.
-        weights: number of samples of each step of a client's last epoch, elsewhere 0, float64 `[k, S]`.
         counted: number of clients whose weight is not zero, for each step.
     """
-
-    order: Tensor
-    weights: Tensor
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         self.plans = plans
@@ -118,7 +113,17 @@ class Schedule:
 
     def place(self, there: Mapping[str, Tensor]) -> None:
         """Go on with the tensors of `host` as they are on a device."""
-        self.order, self.weights, self._there = there["order"], there["weights"], there
+        self._there = there
+
+    @property
+    def order(self) -> Tensor:
+        """The positions that the clients visit in the lists of samples, `[k, N]`."""
+        return self._there["order"]
+
+    @property
+    def weights(self) -> Tensor:
+        """The number of samples of each step of a client's last epoch, elsewhere 0, float64 `[k, S]`."""
+        return self._there["weights"]
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""

@@ -156,10 +156,10 @@ def test_too_few_features_are_told_before_any_work():
 
 
 def test_what_a_step_needs_is_made_with_the_draws():
-    """So that no step waits for it; features of the width that it was told of alone, not tensors sent uncoded."""
+    """So that no step waits for it; with those of features, and not with those of tensors that are sent uncoded."""
     link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")
     modem.cache_clear()
-    link.draw_all([0], [[3]], 100_000, [torch.Generator()], device=host)
+    link.draw([3], 100_000, torch.Generator())
     assert modem.cache_info().currsize == 0
     (one,) = link.draw_all([0], [[3]], 46, [torch.Generator()], device=host)
     drawn = {name: t[None] for name, t in one.items()}
