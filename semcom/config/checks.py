@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from channels import options
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
-from semcom.config import COMMON, SNR, ConfigError, NoEffect, RunConfig, TrainConfig, parse_snr
+from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import shown
 from semcom.config.options import spelled
@@ -52,8 +52,8 @@ PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
 
 
-def check(config: RunConfig) -> None:
-    """Raise ConfigError for the first field that is wrong; open fields (None) pass."""
+def check(config: Resolved) -> None:
+    """Raise ConfigError for the first field that is wrong."""
     check_types(config)
     _check_ranges(config)
     for name in PER_CLIENT:

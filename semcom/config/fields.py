@@ -196,8 +196,9 @@ class RunConfig(Section):
     """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
     chunk: int | Literal["auto"] = "auto"
     """k: largest number of clients that are trained at once (auto: from the device, the network and free memory)."""
-    processes: int = 1
-    """Processes that share the clients of this run, on a CPU with one thread each; `torchrun` starts its own."""
+    processes: int | Literal["auto"] = 1
+    """Processes that share the clients of this run, on a CPU with one thread each (auto: one for each core, or for each
+    GPU); `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
     """Place for models of clients that take no part: device or host memory, or a file (auto: first that fits)."""
 

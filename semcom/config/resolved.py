@@ -35,6 +35,7 @@ class Resolved(RunConfig):
     """A run whose open fields are filled and checked."""
 
     train: Schedule = field(kw_only=True)
+    processes: int = 1
 
     @property
     def participants(self) -> int:

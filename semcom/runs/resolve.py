@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import joblib
 import torch
 
 from semcom.config import COMMON, ConfigError, NoEffect, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
 from semcom.config.checks import check, check_types
 from semcom.config.options import check_options
 from semcom.data.registry import PARTITIONS
+from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
@@ -55,7 +57,8 @@ def _resolve(request: RunConfig) -> Resolved:
     common = _fill(_without(request.train, method), method)
     finish.check(request, method)
     filled = {"train": _fill(request.train, method), "finish": finish.fill(request, method)}
-    config = Resolved(**{**vars(request), **filled})
+    processes = _processes(request) if request.processes == "auto" else request.processes
+    config = Resolved(**{**vars(request), **filled, "processes": processes})
     split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
     config = put(config, "partition", split)
     check(config)
@@ -92,6 +95,19 @@ def _fill_from(config: Resolved, link: Link) -> Resolved:
         raise NoEffect("air.bandwidth-hz", f"{given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
     air = dataclasses.replace(config.air, bandwidth_hz=own or given or BAND_HZ)
     return put(dataclasses.replace(config, air=air), "channel", link.options)
+
+
+def _processes(request: RunConfig) -> int:
+    """Choose the number of processes: one a core, or a GPU, but none without a client to train.
+
+    On a CPU they were always faster than the same number of threads on one batch (docs/performance.md).
+    """
+    if launched_size() > 1:
+        return 1
+    device = find_device(request.device)
+    named = device.type == "cuda" and request.device not in ("auto", "cuda")
+    count = 1 if named else torch.cuda.device_count() if device.type == "cuda" else joblib.cpu_count(True)
+    return max(1, min(count, request.clients))
 
 
 def find_device(name: str, local_rank: int | None = None) -> torch.device:

@@ -99,7 +99,7 @@ def run(
         raise RunError(f"{runner.where()}: {_told(error)}; last good state: {runner.kept()}") from error
 
 
-def _check_called(config: RunConfig, on_round: object, observe: object) -> None:
+def _check_called(config: Resolved, on_round: object, observe: object) -> None:
     """Raise ConfigError for what cannot be called, and for an observer of several processes."""
     if on_round is not None and not callable(on_round):
         raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")

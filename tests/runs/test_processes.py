@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from semcom.config import run_hash
 from semcom.runs.evaluation import evaluate
 from semcom.runs.folder import CHECKPOINT
+from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
 
@@ -61,3 +63,23 @@ def test_stacks_of_clients_on_two_processes_agree_up_to_rounding() -> None:
     models = [result.views["personal"].population.tensors() for result in (alone, both)]
     for a, b in zip(*models, strict=True):
         assert (a - b).abs().max() < 1e-8  # FedCL in float64: Adam divides rounding by gradients near zero
+
+
+@pytest.mark.parametrize(
+    ("cores", "cards", "device", "clients", "processes"),
+    [(4, 0, "auto", 6, 4), (4, 0, "cpu", 3, 3), (1, 0, "auto", 6, 1), (4, 2, "auto", 6, 2), (4, 2, "cuda:1", 6, 1)],
+)
+def test_auto_is_a_process_for_each_core_or_card(
+    cores: int, cards: int, device: str, clients: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joblib.cpu_count", lambda only_physical_cores: cores)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: cards)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: cards > 0)
+    wanted = worlds.request("fedavg", clients=clients, device=device, processes="auto")
+    assert resolve(wanted).processes == processes
+    assert run_hash(resolve(wanted)) == run_hash(resolve(dataclasses.replace(wanted, processes=1)))
+
+
+def test_auto_leaves_torchrun_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semcom.runs.resolve.launched_size", lambda: 2)
+    assert resolve(worlds.request("fedavg", device="cpu", processes="auto")).processes == 1
