@@ -36,6 +36,7 @@ class Registry(Generic[T]):
         base: "module:attribute" of the class whose subclasses the entries are; without one they are functions.
         made: the entries are instances of `base`, which may be a union of classes.
         options: the name under which an entry declares its options, if it may have any.
+        catalogue: finds more entries like `builtin`, and a line about those that it could not find.
     """
 
     def __init__(
@@ -45,12 +46,27 @@ class Registry(Generic[T]):
         base: str | None = None,
         made: bool = False,
         options: Literal["Hyper", "Options"] | None = None,
+        catalogue: Callable[[], tuple[Mapping[str, str], str]] | None = None,
     ) -> None:
         self.kind = kind
-        self._builtin = dict(builtin)
+        self._own, self._catalogue, self._problem = dict(builtin), catalogue, ""
         self._base, self._made, self._options = base, made, options
         self._added: dict[str, T] = {}
         self._sources: dict[str, str | None] = {}
+
+    @property
+    def _builtin(self) -> dict[str, str]:
+        """The entries that are imported when they are asked for; the catalogue is read at the first look."""
+        if self._catalogue is not None:
+            find, self._catalogue = self._catalogue, None
+            more, self._problem = find()
+            self._own |= {name: place for name, place in more.items() if name not in self._own}
+        return self._own
+
+    def unknown(self, name: str) -> str:
+        """Explain that nothing is called `name`: what is, the nearest first, and what could not be found."""
+        words = unknown(name, self.names()) if self.names() else f"{name!r} is unknown"
+        return "; ".join(filter(None, (words, self._problem)))
 
     def names(self) -> list[str]:
         """Return all known names: the built-in ones in their order, then the added ones."""
@@ -113,7 +129,7 @@ class Registry(Generic[T]):
         if name in self._added:
             return self._added[name]
         if name not in self._builtin:
-            raise ValueError(f"{self.kind}: {unknown(name, self.names())}")
+            raise ValueError(f"{self.kind}: {self.unknown(name)}")
         return _imported(self._builtin[name])
 
 

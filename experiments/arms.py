@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.grids.grid import Variant
+from semcom.studies.grid import Variant
 
 OWN_RATES = {"train.lr": None, "train.optimizer": None}
 """Schedule fields left open for methods with hyperparameters for their rates."""

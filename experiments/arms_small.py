@@ -10,8 +10,8 @@ its clients' images once per round through the encoder in training; phases that 
 from __future__ import annotations
 
 from experiments.arms import ALL
-from experiments.base import Experiment, Grid
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid
 
 
 def _grid(data: str, fraction: float, features: int, rounds: int) -> Grid:

@@ -6,9 +6,9 @@ theorems are about; a run is several times as long as one that is not measured.
 
 from __future__ import annotations
 
-from experiments.base import Experiment, Grid
-from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.results.outcome import train_then
 
 
 def train_and_measure(config: RunConfig) -> None:

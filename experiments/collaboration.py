@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.arms import ALL
-from experiments.base import Experiment, Grid, each_scale
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid, each_scale
 
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "steps": 2, "clients": 3, "test": 3, "seeds": (0,)},

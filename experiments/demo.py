@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.base import Experiment, Grid
 from semcom.config import DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid
 
 DEMO = Experiment(
     name="demo",

@@ -32,10 +32,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from experiments.base import Experiment, Grid, each_scale
-from experiments.grids.fields import set_fields
-from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.fields import set_fields
+from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.analysis.table import markdown
-from experiments.base import Experiment, Grid
-from experiments.grids.fields import set_fields
 from experiments.shell import on_studies
-from experiments.store.archive import stored_table
-from experiments.store.outcome import run_folder
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
+from semcom.studies.analysis.means import markdown
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.fields import set_fields
+from semcom.studies.results.archive import stored_table
+from semcom.studies.results.outcome import run_folder
 
 if TYPE_CHECKING:
     from semcom.engine.train.view import View

@@ -16,10 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.statistics import t_interval
-from experiments.analysis.table import markdown
 from experiments.claims.scorecard import NEAR
-from experiments.decide import (
+from experiments.letter.answers import of_full, of_low, of_readings, of_scg
+from experiments.letter.lead import BASE, GIVES, GIVES_NOT, STATED, effects, reaches
+from experiments.letter.regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
+from experiments.letter.weight import INFONCE, LARGEST, PLAIN, UNTRAINED
+from experiments.shell import on_studies
+from experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
@@ -33,13 +36,10 @@ from experiments.decide import (
     over_places,
     reported,
 )
-from experiments.letter_answers import of_full, of_low, of_readings, of_scg
-from experiments.letter_lead import BASE, GIVES, GIVES_NOT, STATED, effects, reaches
-from experiments.letter_regime import OWN_DECODERS, PLACE, SETTINGS, THE_MAPS, in_setting
-from experiments.letter_weight import INFONCE, LARGEST, PLAIN, UNTRAINED
-from experiments.shell import on_studies
-from experiments.store.archive import stored_table
 from semcom.config import ConfigError
+from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.results.archive import stored_table
 
 SMALL_GAIN = 3.0
 """Points that methods without a common encoder are said not to gain."""

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.analysis.table import markdown
 from experiments.arms import ALL
-from experiments.base import Experiment, Grid, each_scale
-from experiments.fedcosr import SEEDS, base, first_division
-from experiments.grids.fields import set_fields
-from experiments.grids.names import METHODS
+from experiments.fedcosr.items import SEEDS, base, first_division
 from experiments.shell import on_studies
-from experiments.store.archive import stored_table
-from experiments.store.outcome import run_folder, train_then
 from semcom.config import RunConfig
+from semcom.studies.analysis.means import markdown
+from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.fields import set_fields
+from semcom.studies.names import METHODS
+from semcom.studies.results.archive import stored_table
+from semcom.studies.results.outcome import run_folder, train_then
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result

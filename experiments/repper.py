@@ -41,9 +41,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from experiments.base import Experiment, Grid, each_scale
 from experiments.measures import class_groups, gradients
-from experiments.store.outcome import train_then
 from semcom.config import (
     ChannelConfig,
     DataConfig,
@@ -53,6 +51,8 @@ from semcom.config import (
     RunConfig,
     TrainConfig,
 )
+from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result

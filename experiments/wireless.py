@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.arms import ALL
-from experiments.base import Experiment, Grid, Variant, each_scale
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
 NOTHING = {"air.parameters": "ideal"}
 """The setting of methods that exchange neither models nor prototypes: there is nothing to pass over the air."""

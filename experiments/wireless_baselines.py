@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from experiments.base import Experiment, Grid
-from experiments.store.outcome import train_then
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result

@@ -1,6 +1,1 @@
-"""Figures and tables, rendered from the stored results of sweeps."""
-
-from figures.base import Plot
-from figures.render import plot, render
-
-__all__ = ["Plot", "plot", "render"]
+"""The figures of this project by name, and what they look like (`rendered/`)."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.analysis.study import Study
-from experiments.analysis.table import means
-from figures.base import Drawing, Plot
-from figures.points import described
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.points import described
+from semcom.studies.analysis.means import means
+from semcom.studies.analysis.study import Study
 
 FEATURES = {"ideal": "No channel", "awgn": "Features, analog", "digital": "Features, digital"}
 """Link -> name of its line."""

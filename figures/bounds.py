@@ -10,12 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from experiments.analysis.sheet import intervals
-from experiments.analysis.study import Study
-from experiments.analysis.table import means
-from figures.base import Drawing, Kind, Plot, Styles
-from figures.curves import MARKS
 from semcom.config import ConfigError
+from semcom.plots.base import Drawing, Kind, Plot, Styles
+from semcom.plots.curves import MARKS
+from semcom.studies.analysis.means import means
+from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.study import Study
 
 LINES = {
     "Measured": ("measured", "total"),
@@ -88,6 +88,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 BOUNDS = Kind(
     title="both sides of a convergence theorem by round",
+    tabled=False,
     numbers=numbers,
     draw=draw,
     caption=caption,

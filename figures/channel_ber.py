@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from channels import theory
-from figures.base import Measured
 from figures.channel_style import covered, legend, points
+from semcom.plots.base import Measured
 
 if TYPE_CHECKING:
     import torch

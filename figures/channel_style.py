@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from figures.style import line_styles
+from semcom.plots.style import line_styles
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments.analysis.pairs import value_of
-from experiments.analysis.statistics import LEVEL, holm, t_interval
-from experiments.analysis.study import Study
-from experiments.grids.grid import TEST_SNR
-from experiments.grids.names import TEST
-from experiments.store.stored import Stored
-from figures import gain, heatmap
-from figures.base import Drawing, Plot
-from figures.gain import GAIN, OVER
-from figures.heatmap import HEATMAP
 from semcom.config import ConfigError
+from semcom.plots import gain, heatmap
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.gain import GAIN, OVER
+from semcom.plots.heatmap import HEATMAP
+from semcom.studies.analysis.compare import value_of
+from semcom.studies.analysis.statistics import LEVEL, holm, t_interval
+from semcom.studies.analysis.study import Study
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.names import TEST
+from semcom.studies.results.run import Stored
 
 WAYS, SHOTS = "partition.ways", "partition.shots"
 LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}

@@ -9,17 +9,17 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.analysis.sheet import intervals
-from experiments.analysis.study import Study
-from experiments.grids.names import METHODS
-from experiments.letter_lead import BASE, STATED, effects, titled, told
-from experiments.letter_regime import COMPARED, SETTINGS, in_setting
-from experiments.letter_regime import PLACE as FIELDS
-from figures.base import Drawing, Plot
-from figures.gain import OVER, gains
-from figures.points import SETTING
-from figures.style import line_styles
+from experiments.letter.lead import BASE, STATED, effects, titled, told
+from experiments.letter.regime import COMPARED, SETTINGS, in_setting
+from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.gain import OVER, gains
+from semcom.plots.points import SETTING
+from semcom.plots.style import line_styles
+from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import METHODS
 
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
 PLACE, USES = "place", "uses"
@@ -160,7 +160,7 @@ LETTER_WEIGHT = Drawing(
 
 
 def by_place(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the gains over one method at each place of the map, see `figures.gain.gains`."""
+    """Return the gains over one method at each place of the map, see `semcom.plots.gain.gains`."""
     return _placed(gains(study.along(FIELDS), plot))
 
 

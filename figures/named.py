@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from experiments.analysis.study import Study
-from experiments.analysis.table import means
-from experiments.grids.words import number
-from figures.base import Drawing, Plot
-from figures.points import SETTING, by_setting
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.points import SETTING, by_setting
+from semcom.studies.analysis.means import means
+from semcom.studies.analysis.study import Study
+from semcom.studies.overrides import number
 
 SNR, TEST_SNR, WAYS = "channel.snr_db", "channel.test_snr_db", "partition.ways"
 KIND, DATA, BETA = "partition.kind", "data.name", "partition.beta"

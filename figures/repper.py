@@ -12,18 +12,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.analysis.study import Study
-from experiments.analysis.table import means
-from experiments.grids.names import METHODS
-from experiments.grids.words import number
 from experiments.measures.class_groups import GROUPS
-from experiments.store.stored import Stored
-from figures import classes, embedding, lines
-from figures.bars import DOTS
-from figures.base import Drawing, Plot
-from figures.points import SETTING, by_setting
 from semcom.config import ConfigError
+from semcom.plots import classes, embedding, lines
+from semcom.plots.bars import DOTS
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.points import SETTING, by_setting
 from semcom.runs.arrays import CONFUSION
+from semcom.studies.analysis.means import means
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import METHODS
+from semcom.studies.overrides import number
+from semcom.studies.results.run import Stored
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
 PARAMETER = "The Dirichlet distribution's beta is the paper's alpha."

@@ -1,10 +1,12 @@
-"""Check that Python finds the packages that come with semcom: their names are plain words, which a user may take."""
+"""The packages that come with semcom, whose names are plain words that a user may take, and other installed ones."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 
 def hidden(*names: str) -> str | None:
@@ -20,6 +22,31 @@ def hidden(*names: str) -> str | None:
         if os.path.realpath(found) != os.path.join(root, name):
             return f"{found} hides the package {name!r} that comes with semcom; rename it or move it away"
     return None
+
+
+def installed(group: str) -> tuple[dict[str, Any], str]:
+    """Load what installed packages declare under a group of entry points, semcom's own among them.
+
+    Returns:
+        Name of the entry point -> what it is; a line about those that cannot be loaded, "" if all can.
+    """
+    found: dict[str, Any] = {}
+    problems = []
+    for entry in metadata.entry_points(group=group):
+        package = entry.module.partition(".")[0]
+        problem = hidden(package) if package in ("experiments", "figures") else None
+        try:
+            found |= {} if problem else {entry.name: entry.load()}
+        except Exception as error:  # whatever a package of somebody else's raises
+            problem = f"{entry.value} cannot be imported: {type(error).__name__}: {error}"
+        problems += [problem] if problem else []
+    return found, "; ".join(problems)
+
+
+def catalogue(group: str) -> tuple[dict[str, str], str]:
+    """Collect the tables of names that installed packages declare under a group, see `installed`."""
+    tables, problem = installed(group)
+    return {name: place for table in tables.values() for name, place in table.items()}, problem
 
 
 def _place(name: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from channels.registry import Registry, unknown
+from channels.registry import Registry
 from semcom.config import ConfigError
 
 T = TypeVar("T")
@@ -22,5 +22,5 @@ def find(registry: Registry[T], name: str, field: str | None = None) -> T:
         ConfigError: nothing is called so; the known names are listed.
     """
     if name not in registry:
-        raise ConfigError(f"{field or registry.kind}: {unknown(name, registry.names())}")
+        raise ConfigError(f"{field or registry.kind}: {registry.unknown(name)}")
     return registry.get(name)

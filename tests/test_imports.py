@@ -16,8 +16,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("channels", "semcom", "experiments", "figures")
 """Each may import itself and those before it."""
-NAMED = {path.stem for path in (ROOT / "experiments").glob("*.py")} - {"base", "registry"}
-"""Loose modules of `experiments`: those of papers and questions, and what several of these share."""
+PAPERS = {path.stem for path in (ROOT / "experiments").iterdir() if path.suffix == ".py" or path.is_dir()}
+PAPERS -= {"papers", "measures", "claims", "results", "catalogue", "__pycache__"}
+"""Files and folders of `experiments` on papers and questions, and what several of these share."""
 ROOMS = {
     "semcom": (
         {"config"},
@@ -27,24 +28,14 @@ ROOMS = {
         {"methods"},
         {"runs"},
         {"bench"},
+        {"studies"},
+        {"plots"},
         {"cli"},
         {"__init__", "__main__"},
     ),
-    "experiments": (
-        {"papers"},
-        {"grids"},
-        {"base", "registry"},
-        {"store"},
-        {"measures", "analysis"},
-        {"sweeps", "claims"},
-        NAMED,
-    ),
+    "experiments": ({"papers", "catalogue"}, {"measures"}, {"claims"}, PAPERS),
 }
 """The rooms and loose modules of a package: each may import itself and those in the lines above."""
-LOOSE = ({"base", "registry"}, NAMED)
-"""Lines in which a module may import the others."""
-COMMANDS = "semcom.cli"
-"""The room that may import `experiments` and `figures`, inside its functions alone."""
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -57,27 +48,23 @@ def modules(root: Path) -> dict[str, Path]:
     return found
 
 
-def imported(tree: ast.AST, top: bool = True) -> Iterator[tuple[str, bool]]:
-    """Yield what a module imports, and whether it does so at its top."""
-    for node in ast.iter_child_nodes(tree):
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield what a module imports, at its top or anywhere else."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, top) for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide the direction"
-            yield from ((f"{node.module}.{alias.name}", top) for alias in node.names)
-        else:
-            yield from imported(node, top and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def edges(known: Mapping[str, Path]) -> dict[str, dict[str, bool]]:
-    """Module -> the modules that it imports -> whether at its top."""
-    graph: dict[str, dict[str, bool]] = {}
+def edges(known: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Module -> the modules that it imports."""
+    graph: dict[str, set[str]] = {}
     for name, path in known.items():
-        graph[name] = {}
-        for target, top in imported(ast.parse(path.read_text(encoding="utf-8"))):
-            module = target if target in known else target.rpartition(".")[0]
-            if module in known and module != name:
-                graph[name][module] = graph[name].get(module, False) or top
+        targets = imported(ast.parse(path.read_text(encoding="utf-8")))
+        modules = {target if target in known else target.rpartition(".")[0] for target in targets}
+        graph[name] = {module for module in modules if module in known and module != name}
     return graph
 
 
@@ -93,18 +80,17 @@ def height(name: str) -> int:
     return found[0]
 
 
-def wrong(graph: Mapping[str, Mapping[str, bool]]) -> Iterator[str]:
+def wrong(graph: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the imports that point the wrong way."""
     for name, targets in graph.items():
         package = name.split(".")[0]
-        for target, top in targets.items():
+        for target in sorted(targets):
             if PACKAGES.index(target.split(".")[0]) > PACKAGES.index(package):
-                if top or not name.startswith(COMMANDS):
-                    yield f"{name} imports {target}"
+                yield f"{name} imports {target}"
             elif package in ROOMS and package == target.split(".")[0] and room(name) != room(target):
-                if any({room(name), room(target)} <= line for line in LOOSE):
-                    continue
-                # semcom exports what stands up to `runs`: what imports it stands above that.
+                if height(name) == height(target) and room(name) in PAPERS:
+                    continue  # papers and questions build on each other
+                # semcom exports what stands up to `plots`: what imports it stands above `runs`.
                 above = height("semcom.runs") + 1 if target == "semcom" else height(target) + 1
                 if height(name) < above:
                     yield f"{name} imports {target}"
@@ -116,7 +102,7 @@ GRAPH = edges(modules(ROOT))
 def test_every_module_is_seen() -> None:
     files = {path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     assert set(modules(ROOT).values()) == files
-    assert {"semcom.files", "semcom.registry", "channels.link", "figures.render"} <= GRAPH.keys()
+    assert {"semcom.files", "semcom.registry", "channels.link", "semcom.plots.render"} <= GRAPH.keys()
 
 
 def test_imports_point_one_way() -> None:
@@ -130,7 +116,7 @@ def test_no_imports_go_in_a_circle() -> None:
 # Planted faults ------------------------------------------------------------------------------------------------------
 
 
-def planted(root: Path, files: Mapping[str, str]) -> dict[str, dict[str, bool]]:
+def planted(root: Path, files: Mapping[str, str]) -> dict[str, set[str]]:
     """The graph of packages that hold these files alone."""
     for name, text in files.items():
         path = root / name
@@ -168,10 +154,10 @@ def test_a_circle_of_loose_modules_is_found(tmp_path: Path) -> None:
         ("semcom/data/a.py", "def f():\n    import semcom.runs.runner", "semcom.data.a imports semcom.runs.runner"),
         ("semcom/files.py", "import semcom.data.b", "semcom.files imports semcom.data.b"),
         ("semcom/data/a.py", "import semcom.models.b", "semcom.data.a imports semcom.models.b"),
-        ("experiments/store/a.py", "import experiments.demo", "experiments.store.a imports experiments.demo"),
+        ("experiments/claims/a.py", "import experiments.demo", "experiments.claims.a imports experiments.demo"),
+        ("semcom/studies/a.py", "import semcom.plots.b", "semcom.studies.a imports semcom.plots.b"),
         ("experiments/bounds.py", "import experiments.demo", None),
-        ("semcom/cli/a.py", "import figures.b", "semcom.cli.a imports figures.b"),
-        ("semcom/cli/a.py", "def f():\n    import figures.b", None),
+        ("semcom/cli/a.py", "def f():\n    import figures.b", "semcom.cli.a imports figures.b"),
         ("semcom/cli/a.py", "import semcom.data.b", None),
     ],
 )
@@ -181,6 +167,7 @@ def test_an_import_of_the_wrong_direction_is_found(name: str, text: str, found: 
         "semcom/runs/runner.py",
         "semcom/data/b.py",
         "semcom/models/b.py",
+        "semcom/plots/b.py",
         "experiments/demo.py",
         "figures/b.py",
     )

@@ -94,17 +94,17 @@ def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path)
 
 def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> None:
     plain = "import matplotlib; print(sorted(matplotlib.rcParams.items()))"
-    styled = f"from figures import style\nwith style.ieee():\n    {plain}"
+    styled = f"from semcom.plots import style\nwith style.ieee():\n    {plain}"
     away = python("-c", styled, cwd=tmp_path, PYTHONPATH=str(installed))
     assert away == python("-c", styled) != python("-c", plain)
 
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
-    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.zip", "*.html", "*.css", "*.js")
+    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
     expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
     expected = {path for path in expected if "rendered" not in path.parts}
     found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
-    assert expected <= found
+    assert expected <= found and not [path for path in found if path.suffix == ".zip"]
     assert {Path(room) / "py.typed" for room in ROOMS} <= found
     others = {path for path in found if path.parts[0] not in ROOMS}
     assert {path.parts[0] for path in others} <= {f"semcom-{semcom.__version__}.dist-info", "bin"}
@@ -153,6 +153,25 @@ def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
     assert not (tmp_path / ".venv").exists()
 
 
-def test_the_wheel_s_stored_results_are_found(installed: Path, tmp_path: Path) -> None:
-    code = "from experiments.claims import evidence; print(evidence.committed('letter-search'))"
-    assert python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)).strip() == "['small']"
+def test_claims_say_where_the_results_are_that_a_wheel_lacks(installed: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-m", "semcom", "claims", "--paper", "repper"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "not run" in done.stdout
+    assert done.stderr == "semcom: stored results are in its repository: --results CLONE/experiments/results\n"
+
+
+def test_the_wheel_is_small_and_works_beside_folders_of_the_user_s(installed: Path, tmp_path: Path) -> None:
+    assert next(installed.parent.glob("*.whl")).stat().st_size < 2**20
+    for name in ("experiments", "figures"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('of the user')")
+    size = "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partition.ways=2"
+    for words in (
+        "train local --clients 2 --train.rounds 1 --partition.shots 2 --partition.ways 2 --out run",
+        f"sweep --methods local,fedavg --seeds 0 {size} --out study",
+        "plot study --x method",
+        "report study --out page.html",
+    ):
+        python("-m", "semcom", *words.split(), cwd=tmp_path, PYTHONPATH=str(installed))
+    assert (tmp_path / "study" / "bars.pdf").exists() and (tmp_path / "page.html").exists()

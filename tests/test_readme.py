@@ -25,12 +25,12 @@ import pandas as pd
 import pytest
 
 from channels import LINKS
-from experiments.registry import EXPERIMENTS
-from figures.registry import FIGURES
 from semcom.cli import main as cli
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
+from semcom.plots.registry import FIGURES
+from semcom.studies.registry import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

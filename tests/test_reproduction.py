@@ -11,7 +11,7 @@ import pytest
 
 from experiments.claims.evidence import COMMITTED
 from experiments.claims.scorecard import scorecard
-from experiments.store.archive import stored_table
+from semcom.studies.results.archive import stored_table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text("utf-8")
 STORED = (COMMITTED / "README.md").read_text("utf-8")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.grids.names import is_share
-from experiments.registry import EXPERIMENTS, experiment
-from experiments.store.results import read_table
-from experiments.sweeps.sweep import sweep
-from figures.kinds import KINDS
-from figures.registry import drawings_of
-from figures.render import render
+from semcom.plots.kinds import KINDS
+from semcom.plots.registry import drawings_of
+from semcom.plots.render import render
+from semcom.studies.names import is_share
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.table import read_table
+from semcom.studies.sweep.sweep import sweep
 
 ELSEWHERE = ("demo", "finish-search", "letter-search", "letter-search-lambda", "wireless-baselines", "arms-small")
 """Experiments whose runs other tests look at."""
@@ -34,6 +34,6 @@ def test_every_experiment_runs_at_smoke_with_its_figures(name: str, tmp_path: Pa
         files = render(drawing.name, results=tmp_path / name, out=tmp_path / "figures")
         assert {file.suffix for file in files} == {".pdf", ".png", ".csv", ".md"}
         shown = pd.read_csv(next(file for file in files if file.suffix == ".csv"))
-        share = KINDS[str(drawing.plot.kind)].of_y and is_share(drawing.plot.y)
+        share = KINDS.get(str(drawing.plot.kind)).of_y and is_share(drawing.plot.y)
         assert ("as a fraction of 1" in next(f for f in files if f.suffix == ".md").read_text("utf-8")) == share
         assert len(shown) and not shown.select_dtypes("number").dropna(axis=1, how="all").empty

@@ -20,11 +20,11 @@ from typing import Any
 
 import semcom
 from experiments.claims.scorecard import scorecard
-from experiments.registry import EXPERIMENTS
-from figures import render
-from figures.base import Drawing
-from figures.registry import FIGURES
 from semcom.config import ConfigError, from_dict, run_hash
+from semcom.plots import render
+from semcom.plots.base import Drawing
+from semcom.plots.registry import FIGURES
+from semcom.studies.registry import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "experiments" / "results"

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from torch import nn
 
-from experiments.base import Experiment, Grid, Variant, each_scale
-from experiments.fedcl_letter import base
-from experiments.grids.fields import set_fields
-from experiments.registry import EXPERIMENTS
+from experiments.letter.figures import base
 from semcom import ENCODERS, METHODS
 from semcom.methods.base import task_loss
 from semcom.methods.fedcl import FedCL, generate
 from semcom.methods.parts.prototypes import Prototypes, collect
 from semcom.models.encoders import dcgan_narrow
 from semcom.models.scg import SCG
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+from semcom.studies.registry import EXPERIMENTS
 
 SMALLEST = 1e-12
 """What keeps the gradient of a norm finite at 0."""

@@ -10,12 +10,12 @@ from scipy import stats
 
 from channels.registry import unknown
 from experiments import papers
-from experiments.analysis.statistics import t_interval
-from experiments.analysis.table import markdown
 from experiments.claims.claim import fits
 from experiments.claims.evidence import Evidence, Key, command, evidence
-from experiments.grids.names import value_label
 from semcom.config import ConfigError
+from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.names import value_label
 
 FEWEST = 4
 """Methods without which a rank correlation says nothing."""

@@ -10,22 +10,21 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.analysis.curves import SPANS, roughness, speed, within
-from experiments.analysis.pairs import value_of
-from experiments.analysis.selection import comparable
-from experiments.analysis.study import Study, study
-from experiments.base import Experiment
-from experiments.grids.names import is_share
-from experiments.grids.words import plain_text
+from experiments.catalogue import RESULTS as COMMITTED
 from experiments.measures.class_groups import GROUPS
-from experiments.registry import EXPERIMENTS, experiment
-from experiments.store.results import flatten
-from experiments.store.stored import Stored
 from semcom.config import ConfigError
+from semcom.studies.analysis.compare import value_of
+from semcom.studies.analysis.curves import SPANS, roughness, speed, within
+from semcom.studies.analysis.selection import comparable
+from semcom.studies.analysis.study import Study, study
+from semcom.studies.experiment import Experiment
+from semcom.studies.names import is_share
+from semcom.studies.overrides import plain_text
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.run import Stored
+from semcom.studies.results.table import flatten
 
 LOG = logging.getLogger(__name__)
-COMMITTED = Path(__file__).parents[1] / "results"
-"""Where the archives of studies lie that come with the package."""
 END = "last"
 """The accuracy after the last round, or after the stage that follows it."""
 SCALES = ("paper", "small")
@@ -252,11 +251,6 @@ def _stored(item: str, scale: str, folder: Path) -> Study | None:
         if found is not None and any(run.status == "done" for run in found.stored):
             return found
     return None
-
-
-def committed(item: str) -> list[str]:
-    """Return the scales at which results of an experiment come with the package."""
-    return [scale for scale in experiment(item).offered() if (COMMITTED / f"{item}-{scale}.zip").is_file()]
 
 
 def command(item: str) -> str | None:

@@ -13,9 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from experiments import papers
-from experiments.analysis.statistics import LEVEL, t_interval
 from experiments.claims.claim import Claim, Comparison, comparisons
 from experiments.claims.evidence import Evidence, command, evidence
+from semcom.studies.analysis.statistics import LEVEL, t_interval
 
 Answer = Literal["yes", "no", "open"]
 State = Literal[

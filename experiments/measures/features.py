@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import semcom
-from experiments.store.outcome import train_then
 from semcom.config import RunConfig
+from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:
     from semcom.runs.result import Features, Result

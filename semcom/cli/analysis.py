@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 What = Literal["runs", "mean", "views", "rounds", "clients", "classes", "confusion", "snr", "traffic"]
-"""The tables of a study (`experiments.analysis.study.Study`)."""
+"""The tables of a study (`semcom.studies.analysis.study.Study`)."""
 SHOWN = ("status", "error", "accuracy", "accuracy_std")
 """Columns of `runs` that are printed beside those that tell runs apart; a CSV file has all."""
 
@@ -70,7 +70,7 @@ class PackFlags:
 
 def pack(words: list[str]) -> None:
     """Carry out `semcom pack FOLDER`."""
-    from experiments.store import archive
+    from semcom.studies.results import archive
 
     (folder,), wanted = read_words(words, ("FOLDER",), PackFlags(), "semcom pack")
     print(f"archive: {archive.pack(folder, wanted.out, arrays=wanted.arrays)}")

@@ -108,7 +108,7 @@ class FigureFlags:
     results: str | None = None
     """Folder of a sweep, or its archive (None: the one in results/ with the largest scale)."""
     out: str | None = None
-    """Folder of the drawn files (None: figures/rendered/SCALE, or figures/rendered/PAPER/SCALE)."""
+    """Folder of the drawn files (None: that of the study)."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, takers, 
 
 
 def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
-    """Return what the flags ask beyond an experiment's declaration, as `experiments.sweeps.request.asked` takes it.
+    """Return what the flags ask beyond an experiment's declaration, as `semcom.studies.sweep.request.asked` takes it.
 
     Args:
         wanted: the flags.
@@ -26,7 +26,7 @@ def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) ->
     Raises:
         ConfigError: a flag that is spelled wrongly, a field that is not there, a value that is none of it.
     """
-    from experiments.grids.words import read_seeds, read_set, read_vary, several
+    from semcom.studies.overrides import read_seeds, read_set, read_vary, several
 
     names = None if wanted.methods is None else several(wanted.methods, "methods")
     typed = Typed(methods or names or (), base)
@@ -72,7 +72,7 @@ class Typed:
         Raises:
             ConfigError: there is no such field, or the word is none of its values.
         """
-        from experiments.grids.fields import check_field
+        from semcom.studies.fields import check_field
 
         check_field(field)
         part = self._part(field)

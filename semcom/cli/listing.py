@@ -13,12 +13,12 @@ from typing import Any
 from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
 from semcom.cli.text import hanging
-from semcom.config import FINISH, ConfigError, DataConfig
+from semcom.config import FINISH, DataConfig
 from semcom.config.checks import wording
 from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
 from semcom.models.registry import own_features
-from semcom.packages import hidden
+from semcom.packages import installed
 from semcom.registry import find
 from semcom.runs.owners import options_class
 
@@ -34,8 +34,9 @@ LISTS: Mapping[str, str] = {
     "datasets": "semcom.data.registry:DATASETS",
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
-    "experiments": "experiments.registry:EXPERIMENTS",
-    "figures": "figures.registry:FIGURES",
+    "experiments": "semcom.studies.registry:EXPERIMENTS",
+    "figures": "semcom.plots.registry:FIGURES",
+    "kinds": "semcom.plots.kinds:KINDS",
     "benches": "semcom.bench.commands:BENCHES",
 }
 """Name of a list -> its registry."""
@@ -73,8 +74,6 @@ def details(what: str, name: str) -> str:
 def registry_of(what: str) -> Registry[Any]:
     """Return the registry of what can be listed."""
     module, attribute = LISTS[what].split(":")
-    if problem := hidden(module.partition(".")[0]):
-        raise ConfigError(problem)
     return getattr(importlib.import_module(module), attribute)
 
 
@@ -197,14 +196,13 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 def _experiments() -> str:
     """Return title, paper item, size of each scale and stored results of all experiments."""
-    from experiments.claims.evidence import committed
-
+    stored = [path.stem for folder in installed("semcom.results")[0].values() for path in sorted(folder.glob("*.zip"))]
     registry, lines = registry_of("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2
     for name in registry.names():
         entry = registry.get(name)
         sizes = "; ".join(f"{scale} {_size(entry.outline(scale))}" for scale in entry.offered())
-        there = ", ".join(committed(name))
+        there = ", ".join(scale for scale in entry.offered() if f"{name}-{scale}" in stored)
         facts = [entry.paper, sizes, *([f"results come with semcom: {there}"] if there else [])]
         lines += hanging(f"{name:<{margin}}", entry.title)
         lines += [line for text in facts for line in hanging(" " * margin, text)]
@@ -259,6 +257,11 @@ def _figure(name: str, entry: Any) -> list[str]:
     return [*_head(name, entry.title), "", "needs no results: it measures what it draws"]
 
 
+def _kind(name: str, entry: Any) -> list[str]:
+    """Return what a kind of figure shows and takes beside what all take."""
+    return [*_head(name, entry.title), "", f"takes --{', --'.join(entry.takes)}" if entry.takes else "takes no fields"]
+
+
 def _bench(name: str, entry: Any) -> list[str]:
     head = _head(name, inspect.getdoc(entry) or "", whole=True)
     return [*head, "", *_options(entry, "", "flags")]
@@ -273,6 +276,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "heads": _head_of_model,
     "experiments": _experiment,
     "figures": _figure,
+    "kinds": _kind,
     "benches": _bench,
 }
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import semcom
 from channels import LINKS
-from channels.registry import unknown
+from channels.registry import Registry, unknown
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
-from semcom.packages import hidden
+from semcom.packages import catalogue
+from semcom.registry import find
 from semcom.runs.stop import STATUS, Stopped, stoppable
 
 if TYPE_CHECKING:
-    from channels.registry import Registry
     from semcom.cli.flags import Early, SweepFlags
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ commands:
   bench WHAT          measure speed; WHAT: engine, scale, channels or methods
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
-                      experiments, figures or benches; NAME: all that one of them takes
+                      experiments, figures, kinds (of figures) or benches; NAME: all that one of them takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
 flags: --help, --version
@@ -99,18 +99,14 @@ def _reader_gone() -> int:
 def _dispatch(words: list[str]) -> None:
     """Carry out the command that the first word names."""
     command, rest = (words[0], words[1:]) if words else ("", [])
-    if command in NEEDS and (problem := hidden(*NEEDS[command])):
-        raise ConfigError(problem)
     if command in ("-h", "--help"):
         print(USAGE, end="")
     elif command == "--version":
         print(f"semcom {semcom.__version__}")
-    elif command in COMMANDS:
-        COMMANDS[command](rest)
     elif not command:
-        raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS)} (see semcom --help)")
+        raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS.names())} (see semcom --help)")
     else:
-        raise ConfigError(f"command: {unknown(command, list(COMMANDS))}")
+        find(COMMANDS, command)(rest)
 
 
 @contextlib.contextmanager
@@ -195,14 +191,14 @@ def _from_here(path: Path) -> Path:
 
 def sweep(words: list[str]) -> None:
     """Carry out `semcom sweep [EXPERIMENT]`."""
-    from experiments.registry import experiment
-    from experiments.store.shard import read_shard
-    from experiments.sweeps.parallel import check_workers
-    from experiments.sweeps.plan import planned
-    from experiments.sweeps.request import asked
-    from figures.registry import drawings_for
     from semcom.cli import flags, grids
+    from semcom.plots.registry import drawings_for
     from semcom.runs.plugins import load_plugins
+    from semcom.studies.registry import experiment
+    from semcom.studies.results.shard import read_shard
+    from semcom.studies.sweep.plan import planned
+    from semcom.studies.sweep.pool import check_workers
+    from semcom.studies.sweep.request import asked
 
     with _request():
         early = flags.read_early(words)
@@ -224,14 +220,14 @@ def sweep(words: list[str]) -> None:
 
 def _dry_run(plan: Any, shard: Any, wanted: SweepFlags) -> None:
     """Print the runs of a planned sweep and what they will take."""
-    from experiments.sweeps.estimate import dry_run
+    from semcom.studies.sweep.estimate import dry_run
 
     print(dry_run(plan, shard, wanted.jobs or 1, wanted.reuse))
 
 
 def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
-    from experiments.sweeps.sweep import execute
+    from semcom.studies.sweep.sweep import execute
 
     names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
     table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})
@@ -258,8 +254,8 @@ def split(words: list[str]) -> None:
 
 def figure(words: list[str]) -> None:
     """Carry out `semcom figure FIGURE`."""
-    from figures.registry import FIGURES
     from semcom.cli import flags
+    from semcom.plots.registry import FIGURES
 
     with _request():
         early = flags.read_early(words)
@@ -271,7 +267,7 @@ def figure(words: list[str]) -> None:
 
 def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None:
     """Render a figure, and print where it lies."""
-    from figures import render
+    from semcom.plots import render
 
     for path in render(name, results=results, out=out):
         print(f"figure: {path}")
@@ -344,42 +340,24 @@ def list_(words: list[str]) -> None:
     print(text)
 
 
-def _elsewhere(module: str, name: str) -> Callable[[list[str]], None]:
-    """Return the command of that name, whose module of this package is imported when it is carried out."""
-
-    def carry_out(words: list[str]) -> None:
-        getattr(importlib.import_module(f"semcom.cli.{module}"), name)(words)
-
-    return carry_out
-
-
-NEEDS = {
-    "sweep": ("experiments", "figures"),
-    "figure": ("experiments", "figures"),
-    "show": ("experiments",),
-    "plot": ("experiments", "figures"),
-    "table": ("experiments",),
-    "results": ("experiments",),
-    "compare": ("experiments",),
-    "pack": ("experiments",),
-    "claims": ("experiments",),
-    "report": ("experiments", "figures"),
-}
-"""Command -> the packages beside semcom that it cannot do without."""
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "train": train,
-    "sweep": sweep,
-    "split": split,
-    "figure": figure,
-    "show": _elsewhere("show", "show"),
-    "plot": _elsewhere("plot", "plot"),
-    "table": _elsewhere("plot", "table"),
-    "results": _elsewhere("analysis", "results"),
-    "compare": _elsewhere("analysis", "compare"),
-    "pack": _elsewhere("analysis", "pack"),
-    "claims": _elsewhere("claims", "claims"),
-    "report": _elsewhere("report", "report"),
-    "bench": bench,
-    "channel-check": channel_check,
-    "list": list_,
-}
+COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
+    "command",
+    {
+        "train": "semcom.cli.main:train",
+        "sweep": "semcom.cli.main:sweep",
+        "split": "semcom.cli.main:split",
+        "figure": "semcom.cli.main:figure",
+        "show": "semcom.cli.show:show",
+        "plot": "semcom.cli.plot:plot",
+        "table": "semcom.cli.plot:table",
+        "results": "semcom.cli.analysis:results",
+        "compare": "semcom.cli.analysis:compare",
+        "pack": "semcom.cli.analysis:pack",
+        "report": "semcom.cli.report:report",
+        "bench": "semcom.cli.main:bench",
+        "channel-check": "semcom.cli.main:channel_check",
+        "list": "semcom.cli.main:list_",
+    },
+    catalogue=partial(catalogue, "semcom.commands"),
+)
+"""The functions of the words after a command's name, those of installed packages among them."""

@@ -9,23 +9,6 @@ import semcom
 from semcom.cli.analysis import read_at, read_words
 from semcom.files import at_home, write_atomically
 
-Kind = Literal[
-    "lines",
-    "curves",
-    "bars",
-    "dots",
-    "heatmap",
-    "gain",
-    "clients",
-    "classes",
-    "confusion",
-    "divisions",
-    "embedding",
-    "pareto",
-    "bounds",
-]
-"""The kinds of figures (`figures.kinds.KINDS`)."""
-
 
 @dataclass(frozen=True)
 class PlotFlags:
@@ -35,9 +18,9 @@ class PlotFlags:
     shows the kinds.
     """
 
-    kind: Kind | None = None
-    """What is drawn (None: it follows from x: lines over numbers, curves over round, pareto over a cost, bars over
-    anything else or without x)."""
+    kind: str | None = None
+    """What is drawn, one of `semcom list kinds` (None: it follows from x: lines over numbers, curves over round, pareto
+    over a cost, bars over anything else or without x)."""
     x: str | None = None
     """Field along the axis, such as channel.snr_db; round, client, class, or a cost such as uses or energy_j."""
     y: str = "accuracy"
@@ -90,8 +73,8 @@ class TableFlags:
 def plot(words: list[str]) -> None:
     """Carry out `semcom plot FOLDER`."""
     (folder,), wanted = read_words(words, ("FOLDER",), PlotFlags(), "semcom plot")
-    from figures import Plot
-    from figures import plot as draw
+    from semcom.plots import Plot
+    from semcom.plots import plot as draw
 
     values = {name: value for name, value in vars(wanted).items() if name not in ("name", "out")}
     request = Plot(**{**values, "at": read_at(wanted.at)})
@@ -102,7 +85,7 @@ def plot(words: list[str]) -> None:
 def table(words: list[str]) -> None:
     """Carry out `semcom table FOLDER`."""
     (folder,), wanted = read_words(words, ("FOLDER",), TableFlags(), "semcom table")
-    from experiments.analysis.sheet import sheet
+    from semcom.studies.analysis.sheet import sheet
 
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
     found = sheet(

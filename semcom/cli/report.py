@@ -26,7 +26,7 @@ class ReportFlags:
 
 def report(words: list[str]) -> None:
     """Carry out `semcom report FOLDER...`."""
-    from figures.report import report as write
+    from semcom.plots.report import report as write
 
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     wanted = flags.parse(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})

@@ -46,8 +46,8 @@ class ShowFlags:
 
 def show(words: list[str]) -> None:
     """Carry out `semcom show FOLDER`."""
-    from experiments.analysis.overview import overview
-    from experiments.store.failures import report
+    from semcom.studies.analysis.overview import overview
+    from semcom.studies.results.failures import report
 
     (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
     found = overview(folder)
@@ -112,7 +112,7 @@ def _is_run(found: Any) -> bool:
 
 def _head(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from experiments.grids.words import flag_name, spelled
+    from semcom.studies.overrides import flag_name, spelled
 
     fields = [f"{flag_name(name)}={spelled(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
@@ -130,8 +130,8 @@ def _head(found: Any) -> dict[str, str]:
 
 def _head_of_run(found: Any) -> dict[str, str]:
     """Return the setting and the progress of a run."""
-    from experiments.analysis.overview import setting
-    from experiments.grids.words import spelled_set
+    from semcom.studies.analysis.overview import setting
+    from semcom.studies.overrides import spelled_set
 
     (course,) = found.courses
     fields = [spelled_set(name, value) for name, value in setting(course.run).items()]
@@ -147,8 +147,8 @@ def _head_of_run(found: Any) -> dict[str, str]:
 
 def _again(run: Any, sweep: Mapping[str, Any]) -> str | None:
     """Return the command that repeats a run; None where its configuration cannot be read any more."""
-    from experiments.sweeps.repeat import once_more
     from semcom.runs.folder import read_config
+    from semcom.studies.results.repeat import once_more
 
     try:
         return once_more(read_config(run.folder, "show"), run.hash, sweep)
@@ -181,7 +181,7 @@ def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
 
 def _meaning(courses: Sequence[Any]) -> str:
     """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
-    from experiments.grids.names import first_test
+    from semcom.studies.names import first_test
 
     where = first_test("accuracy", (course.run.tests for course in courses if course.views))
     return f"{MEAN}\naccuracies {where}" if where else MEAN

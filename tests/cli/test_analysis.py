@@ -10,8 +10,8 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
-from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
-from tests.experiments.studies import begin, config, simple
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.studies.folders import begin, config, simple
 
 
 @pytest.fixture

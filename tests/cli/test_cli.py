@@ -525,20 +525,20 @@ def test_list_gives_a_line_to_each_name(
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == cli.main(["--version"]) == cli.main(["list", "--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {command} " in text for command in cli.COMMANDS) and f"semcom {semcom.__version__}\n" in text
+    assert all(f"\n  {command} " in text for command in cli.COMMANDS.names()) and f"semcom {semcom.__version__}\n" in text
 
 
 def test_sweep_draws_the_figure_of_its_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import figures
+    from semcom import plots
 
     calls: list[Any] = []
     table = Path("results/results.parquet")
     monkeypatch.setattr(
-        "experiments.sweeps.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table
+        "semcom.studies.sweep.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table
     )
-    monkeypatch.setattr(figures, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
+    monkeypatch.setattr(plots, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0
     chosen = {"jobs": 2, "backend": "loky", "gpus_per_run": None, "limit_minutes": 30.0, "reuse": ()}

@@ -70,7 +70,7 @@ class Heir(Listed):
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The registry knows two methods and no more."""
-    monkeypatch.setattr(METHODS, "_builtin", {"local": "semcom.methods.local:Local"})
+    monkeypatch.setattr(METHODS, "_own", {"local": "semcom.methods.local:Local"})
     monkeypatch.setattr(METHODS, "_added", {"listed": Listed})
     yield
 

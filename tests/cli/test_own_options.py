@@ -13,7 +13,6 @@ import pytest
 
 import semcom
 from channels import LINKS
-from experiments.sweeps.parallel import carry_out
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
@@ -21,6 +20,7 @@ from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
+from semcom.studies.sweep.pool import carry_out
 
 PLUGIN = '''
 from dataclasses import dataclass

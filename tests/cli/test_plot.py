@@ -5,19 +5,17 @@ from __future__ import annotations
 import shlex
 from dataclasses import fields
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 import pytest
 
 import semcom
-from experiments.analysis.sheet import sheet
-from figures import Plot
-from figures.kinds import KINDS
 from semcom.cli import main as cli
-from semcom.cli.plot import Kind, PlotFlags
+from semcom.cli.plot import PlotFlags
+from semcom.plots import Plot
+from semcom.studies.analysis.sheet import sheet
 from tests.cli.test_analysis import folder, refused, told  # noqa: F401 - a fixture
-from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 
 
 def test_plot_writes_picture_numbers_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
@@ -49,7 +47,6 @@ def test_flags_are_the_fields_of_a_request() -> None:
     usual = {field.name: field.default for field in fields(PlotFlags)}
     own = {field.name: field.default for field in fields(Plot) if field.name != "at"}
     assert {name: usual[name] for name in own} == own and set(usual) == {*own, "at", "name", "out"}
-    assert get_args(Kind) == tuple(KINDS)
 
 
 def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from experiments.analysis.overview import overview, setting
 from experiments.claims.evidence import COMMITTED
 from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP
 from semcom.runs.folder import LOCK
-from tests.experiments.conftest import quick_resolve  # noqa: F401 - a fixture
-from tests.experiments.studies import begin, config, line, scored, write
+from semcom.studies.analysis.overview import overview, setting
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
 
 DONE, AT_WORK, STOPPED, FAILED, TO_COME = range(5)

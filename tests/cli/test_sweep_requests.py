@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.registry import EXPERIMENTS
-from figures.registry import FIGURES
 from semcom.cli import main as cli
+from semcom.plots.registry import FIGURES
+from semcom.studies.registry import EXPERIMENTS
 
 PLUGIN = """
 from pathlib import Path
 
-from experiments.base import Experiment, Grid
-from experiments.registry import EXPERIMENTS
-from figures.base import Drawing, Plot
-from figures.registry import FIGURES
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.registry import EXPERIMENTS
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.registry import FIGURES
 from semcom import RunConfig, TrainConfig
 from semcom.config import run_hash
 from semcom.runs.folder import write_summary

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.grids.cost import work
 from semcom.cli import flags
 from semcom.config import (
     COMMON,
@@ -26,6 +25,7 @@ from semcom.config import (
 )
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
+from semcom.studies.cost import work
 from tests.methods.arms import flat, play, rounds
 from tests.worlds import divided, world
 

@@ -30,11 +30,7 @@ from experiments.measures.landscape import (
     trainings,
 )
 from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy, guarantee, least_information, local
-from experiments.sweeps import sweep
-from figures import render
-from figures.base import Plot
 from figures.bounds import BOUNDS, ticks
-from figures.kinds import settled
 from semcom import run
 from semcom.config import ConfigError, DataConfig, ModelConfig, Resolved
 from semcom.engine.train.context import Context, Given
@@ -43,6 +39,10 @@ from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
+from semcom.plots import render
+from semcom.plots.base import Plot
+from semcom.plots.kinds import settled
+from semcom.studies.sweep import sweep
 from tests import worlds
 from tests.worlds import request
 

@@ -7,12 +7,12 @@ import itertools
 
 import pytest
 
-from experiments.base import SCALES, Experiment, Grid
-from experiments.grids.fields import field_of, set_fields
-from experiments.registry import EXPERIMENTS, experiment
 from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
 from semcom.runs.resolve import resolve
+from semcom.studies.experiment import SCALES, Experiment, Grid
+from semcom.studies.fields import field_of, set_fields
+from semcom.studies.registry import EXPERIMENTS, experiment
 
 METHODS = ("fedcl", "fedproto", "fedavg")
 

@@ -10,9 +10,9 @@ import pytest
 
 from experiments import finish_search
 from experiments.finish_search import CANDIDATES, chosen, scores, search
-from experiments.store.results import configuration, row, table
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder import read_summary
+from semcom.studies.results.table import configuration, row, table
 from tests import worlds
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from experiments import hypotheses as module
 from experiments.collaboration import COLLABORATION
-from experiments.fedcl_letter import ABLATION
 from experiments.hypotheses import (
     OPEN,
     REFUTED,
@@ -24,8 +23,9 @@ from experiments.hypotheses import (
     level,
     over_places,
 )
-from experiments.letter_lead import BASE, effects, levels
-from experiments.letter_regime import (
+from experiments.letter.figures import ABLATION
+from experiments.letter.lead import BASE, effects, levels
+from experiments.letter.regime import (
     ENCODER_PLACES,
     LETTER_REGIME,
     OWN_DECODERS,
@@ -35,8 +35,8 @@ from experiments.letter_regime import (
     UNSEEN,
     in_setting,
 )
-from experiments.letter_weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
-from experiments.letter_weight import PLACES as WEIGHTS
+from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
+from experiments.letter.weight import PLACES as WEIGHTS
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)

@@ -14,23 +14,24 @@ import torch
 from torch import nn
 
 import semcom
-from experiments import fedcosr, fedcrc, fedcrl, overhead, papers, wireless
-from experiments.analysis.curves import speed, within
-from experiments.analysis.study import study
+from experiments import fedcrc, fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
-from experiments.base import Grid
 from experiments.claims.claim import Claim, comparisons
 from experiments.claims.evidence import Evidence, number_of
 from experiments.claims.scorecard import scorecard
-from experiments.grids.fields import set_fields
-from experiments.grids.names import METHODS
-from experiments.grids.words import plain_text
-from experiments.registry import EXPERIMENTS, experiment
-from experiments.store.results import fields
-from experiments.store.stored import Stored
+from experiments.fedcosr import items as fedcosr
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
-from tests.experiments.studies import config, line, scored, simple, write
+from semcom.studies.analysis.curves import speed, within
+from semcom.studies.analysis.study import study
+from semcom.studies.experiment import Grid
+from semcom.studies.fields import set_fields
+from semcom.studies.names import METHODS
+from semcom.studies.overrides import plain_text
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.run import Stored
+from semcom.studies.results.table import fields
+from tests.studies.folders import config, line, scored, simple, write
 
 POINTS, NAMES = papers.points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
@@ -268,7 +269,7 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
 
 def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
     """Looked at once for all methods and seeds: here run by run."""
-    from experiments.grids.cost import samples
+    from semcom.studies.cost import samples
 
     for item in ("fedcosr-table2", "letter-fig3b", "repper-table1"):
         found = experiment(item)

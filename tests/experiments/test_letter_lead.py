@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import letter_lead as lead
 from experiments.claims.evidence import COMMITTED
-from experiments.letter_lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
-from experiments.store.archive import stored_table
+from experiments.letter import lead
+from experiments.letter.lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
+from semcom.studies.results.archive import stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 

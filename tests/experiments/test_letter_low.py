@@ -13,15 +13,17 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import fedcosr_rates, letter_full, letter_low
-from experiments import letter_answers as answers
 from experiments.claims.evidence import COMMITTED
-from experiments.decide import OPEN, REFUTED, SUPPORTED
-from experiments.fedcosr import TABLE2
-from experiments.letter_weight import PLAIN
-from experiments.store.archive import stored_table
-from experiments.store.results import fields, read_table
+from experiments.fedcosr import rates as fedcosr_rates
+from experiments.fedcosr.items import TABLE2
+from experiments.letter import answers
+from experiments.letter import full as letter_full
+from experiments.letter import low as letter_low
+from experiments.letter.weight import PLAIN
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from semcom.config import ConfigError, run_hash
+from semcom.studies.results.archive import stored_table
+from semcom.studies.results.table import fields, read_table
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from experiments import fedcl_letter as letter
-from experiments import letter_search as search
-from experiments.base import Experiment
 from experiments.claims.evidence import COMMITTED
-from experiments.letter_lead import LETTER_LEAD
-from experiments.letter_regime import LETTER_REGIME
-from experiments.store.archive import stored_table
+from experiments.letter import figures as letter
+from experiments.letter import search
+from experiments.letter.lead import LETTER_LEAD
+from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
+from semcom.studies.experiment import Experiment
+from semcom.studies.results.archive import stored_table
 
 TIMES = {
     "lambda / 4": 1 / 4,

@@ -15,21 +15,21 @@ import torch
 
 import semcom
 from experiments import papers, repper
-from experiments.analysis.curves import roughness
-from experiments.analysis.study import study
 from experiments.claims.claim import fits
 from experiments.claims.evidence import number_of
 from experiments.claims.scorecard import scorecard
-from experiments.grids.fields import set_fields
-from experiments.grids.words import number, plain_text
 from experiments.measures import class_groups, gradients
-from experiments.registry import EXPERIMENTS, experiment
-from experiments.store.results import fields
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.random import keyed
 from semcom.files import CONFIG, SWEEP
 from semcom.runs.folder import read_summary
-from tests.experiments.studies import config, line, scored, simple
+from semcom.studies.analysis.curves import roughness
+from semcom.studies.analysis.study import study
+from semcom.studies.fields import set_fields
+from semcom.studies.overrides import number, plain_text
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.table import fields
+from tests.studies.folders import config, line, scored, simple
 
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
 POINTS = papers.points().query("paper == 'repper'")

@@ -11,14 +11,15 @@ import pytest
 import semcom
 from experiments import wireless_baselines
 from experiments.measures.image_curve import Point, image_curves
-from experiments.store.results import read_table
-from experiments.sweeps import sweep
-from figures import baselines, render
-from figures.panels import drawn
-from figures.style import ieee
+from figures import baselines
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
+from semcom.plots import render
+from semcom.plots.panels import drawn
+from semcom.plots.style import ieee
 from semcom.runs.result import Result
+from semcom.studies.results.table import read_table
+from semcom.studies.sweep import sweep
 from tests.worlds import divided
 
 CLEAN = RunConfig(

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from channels import theory
-from figures import channel_ber, channel_snr, render, style
-from figures.base import Measured
+from figures import channel_ber, channel_snr
 from semcom.config import ConfigError
+from semcom.plots import render, style
+from semcom.plots.base import Measured
 
 FIGURES = {"channel-ber": channel_ber.CHANNEL_BER, "channel-snr": channel_snr.CHANNEL_SNR}
 
@@ -98,5 +99,5 @@ def test_results_are_refused(tmp_path: Path) -> None:
 
 def test_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert render("channel-snr")[1] == Path("figures/rendered/channel-snr.png")
+    assert render("channel-snr")[1] == Path("channel-snr.png")
     assert all(isinstance(figure, Measured) for figure in FIGURES.values())

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import semcom
-from figures import style
 from figures.every_method import (
     COLLABORATION_WAYS,
     WIRELESS_EXCHANGE,
@@ -18,9 +17,10 @@ from figures.every_method import (
     by_exchange,
     by_ways,
 )
-from figures.panels import drawn
 from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
-from tests.experiments.studies import config, line, scored, write
+from semcom.plots import style
+from semcom.plots.panels import drawn
+from tests.studies.folders import config, line, scored, write
 
 PLOT = COLLABORATION_WAYS.plot
 GAINS = {

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 import semcom
-from experiments.analysis.sheet import Sheet
-from experiments.letter_lead import BASE
-from experiments.letter_regime import COMPARED, SETTINGS, in_setting
-from figures import style
+from experiments.letter.lead import BASE
+from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from figures.letter import (
     LETTER_ENCODER,
     LETTER_LEAD,
@@ -29,10 +27,12 @@ from figures.letter import (
     stated,
     stated_in_colours,
 )
-from figures.panels import drawn
 from semcom.config import ConfigError, PartitionConfig, run_hash
-from tests.experiments.studies import config, line, scored, write
+from semcom.plots import style
+from semcom.plots.panels import drawn
+from semcom.studies.analysis.sheet import Sheet
 from tests.experiments.test_letter_lead import frame
+from tests.studies.folders import config, line, scored, write
 
 
 def study(values: dict[str, list[float]]) -> Any:

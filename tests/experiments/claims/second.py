@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from experiments import papers
-from experiments.registry import EXPERIMENTS, experiment
+from semcom.studies.registry import EXPERIMENTS, experiment
 
 RESULTS = Path(papers.__file__).parents[1] / "results"
 Seeds = dict[int, float]

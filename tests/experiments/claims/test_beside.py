@@ -12,7 +12,7 @@ from experiments.claims.beside import agreement, beside, text
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, PartitionConfig
 from semcom.data.partitions import Dirichlet
-from tests.experiments.studies import config, simple
+from tests.studies.folders import config, simple
 
 COLUMN = "cifar10 dirichlet"
 DIVISION = PartitionConfig(kind="dirichlet", options=Dirichlet.Options(beta=0.1, min_size=600))

@@ -9,17 +9,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.analysis.study import study
 from experiments.claims import scorecard as card
 from experiments.claims.claim import Comparison
 from experiments.claims.evidence import command, evidence
 from experiments.claims.scorecard import decide, judge, scorecard, seeds_needed
-from experiments.grids.fields import set_fields
-from experiments.store.archive import pack
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
 from semcom.data.partitions import Dirichlet
-from tests.experiments.studies import config, line, scored, simple, write
+from semcom.studies.analysis.study import study
+from semcom.studies.fields import set_fields
+from semcom.studies.results.archive import pack
+from tests.studies.folders import config, line, scored, simple, write
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,76 @@
+"""The experiments of this project by name. A new one is a file beside this and a line here.
+
+semcom finds this table by the entry point `semcom.experiments` of pyproject.toml, as it finds that of any package.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+"""Folder of the archives of studies that come with a checkout."""
+COMMANDS = {"claims": "experiments.claims.command:claims"}
+EXPERIMENTS = {
+    "arms-small": "experiments.arms_small:ARMS_SMALL",
+    "collaboration": "experiments.collaboration:COLLABORATION",
+    "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
+    "demo": "experiments.demo:DEMO",
+    "fedcosr-fig4": "experiments.fedcosr.items:FIG4",
+    "fedcosr-fig5": "experiments.fedcosr.items:FIG5",
+    "fedcosr-fig6": "experiments.fedcosr.items:FIG6",
+    "fedcosr-fig7": "experiments.fedcosr.items:FIG7",
+    "fedcosr-fig8": "experiments.fedcosr.items:FIG8",
+    "fedcosr-fig9": "experiments.fedcosr.items:FIG9",
+    "fedcosr-table2": "experiments.fedcosr.items:TABLE2",
+    "fedcosr-rates": "experiments.fedcosr.rates:FEDCOSR_RATES",
+    "fedcosr-table2-rates": "experiments.fedcosr.rates:TABLE2_RATES",
+    "fedcosr-table3": "experiments.fedcosr.items:TABLE3",
+    "fedcrc-fig1": "experiments.fedcrc:FIG1",
+    "fedcrc-fig3": "experiments.fedcrc:FIG3",
+    "fedcrc-table1": "experiments.fedcrc:TABLE1",
+    "fedcrc-table2": "experiments.fedcrc:TABLE2",
+    "fedcrc-table3": "experiments.fedcrc:TABLE3",
+    "fedcrl-curves": "experiments.fedcrl:CURVES",
+    "fedcrl-table2": "experiments.fedcrl:TABLE2",
+    "fedcrl-table3": "experiments.fedcrl:TABLE3",
+    "fedcrl-tsne": "experiments.fedcrl:TSNE",
+    "finish-search": "experiments.finish_search:FINISH_SEARCH",
+    "letter-ablation": "experiments.letter.figures:ABLATION",
+    "letter-encoders": "experiments.letter.figures:ENCODERS",
+    "letter-fig2a": "experiments.letter.figures:FIG2A",
+    "letter-fig2b": "experiments.letter.figures:FIG2B",
+    "letter-fig2b-once": "experiments.letter.figures:FIG2B_ONCE",
+    "letter-fig3a": "experiments.letter.figures:FIG3A",
+    "letter-fig3b": "experiments.letter.figures:FIG3B",
+    "letter-fig4": "experiments.letter.figures:FIG4",
+    "letter-lead": "experiments.letter.lead:LETTER_LEAD",
+    "letter-lead-confirm": "experiments.letter.lead:LETTER_LEAD_CONFIRM",
+    "letter-regime": "experiments.letter.regime:LETTER_REGIME",
+    "letter-encoder": "experiments.letter.regime:LETTER_ENCODER",
+    "letter-unseen": "experiments.letter.regime:LETTER_UNSEEN",
+    "letter-full": "experiments.letter.full:LETTER_FULL",
+    "letter-full-adam": "experiments.letter.full:LETTER_FULL_ADAM",
+    "letter-full-search": "experiments.letter.full:LETTER_FULL_SEARCH",
+    "letter-low": "experiments.letter.low:LETTER_LOW",
+    "letter-low-search": "experiments.letter.low:LETTER_LOW_SEARCH",
+    "letter-scg": "experiments.letter.low:LETTER_SCG",
+    "letter-weight": "experiments.letter.weight:LETTER_WEIGHT",
+    "letter-pull": "experiments.letter.weight:LETTER_PULL",
+    "letter-search": "experiments.letter.search:LETTER_SEARCH",
+    "letter-search-lambda": "experiments.letter.search:LETTER_SEARCH_LAMBDA",
+    "overhead": "experiments.overhead:OVERHEAD",
+    "repper-fig1": "experiments.repper:FIG1",
+    "repper-fig3": "experiments.repper:FIG3",
+    "repper-fig4": "experiments.repper:FIG4",
+    "repper-fig5": "experiments.repper:FIG5",
+    "repper-fig6": "experiments.repper:FIG6",
+    "repper-gradients": "experiments.repper:GRADIENTS",
+    "repper-table1": "experiments.repper:TABLE1",
+    "repper-table2": "experiments.repper:TABLE2",
+    "repper-table3": "experiments.repper:TABLE3",
+    "repper-table4": "experiments.repper:TABLE4",
+    "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
+    "wireless-exchange": "experiments.wireless:WIRELESS_EXCHANGE",
+    "wireless-heterogeneity": "experiments.wireless:WIRELESS_HETEROGENEITY",
+    "wireless-snr": "experiments.wireless:WIRELESS_SNR",
+}

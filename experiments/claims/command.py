@@ -1,0 +1,119 @@
+"""`semcom claims`: the scorecard of what the five papers claim."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.catalogue import RESULTS as COMMITTED
+from semcom.cli import flags
+from semcom.config import ConfigError
+from semcom.files import at_home, write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class ClaimsFlags:
+    """Hold each claim of the five papers against stored results; docs/protocol.md has the rule that decides.
+
+    Results are read from folders and archives of sweeps, and from those that come with semcom.
+    """
+
+    paper: str | None = None
+    """Claims of one paper: fedcl-letter, fedcosr, fedcrl, fedcrc or repper (None: all)."""
+    results: str = "results"
+    """Folder with results of sweeps, each as EXPERIMENT-SCALE or EXPERIMENT-SCALE.zip."""
+    csv: str | None = None
+    """File in which the whole scorecard is written (None: none)."""
+    html: str | None = None
+    """File in which it is written as a page that needs no network (None: none)."""
+    table: str | None = None
+    """Print this table of a paper, such as fedcosr-table2, beside ours and nothing else (None: none)."""
+
+
+def claims(words: list[str]) -> None:
+    """Carry out `semcom claims`."""
+    from experiments.claims.scorecard import page, scorecard
+
+    wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
+    if not COMMITTED.is_dir():
+        print("semcom: stored results are in its repository: --results CLONE/experiments/results", file=sys.stderr)
+    if wanted.table is not None:
+        _table(wanted)
+        return
+    frame = scorecard(at_home(wanted.results), wanted.paper)
+    if wanted.csv is not None:
+        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+    if wanted.html is not None:
+        print(f"page: {write_atomically(at_home(wanted.html), page(frame))}")
+    if wanted.csv is None and wanted.html is None:
+        _print(frame)
+
+
+def _table(wanted: ClaimsFlags) -> None:
+    """Print a table of a paper beside ours, or write its numbers.
+
+    Raises:
+        ConfigError: flags of the scorecard are given too, or there is no such table, or nothing of it has been run.
+    """
+    from experiments.claims.beside import beside, text
+
+    if wanted.paper is not None or wanted.html is not None:
+        raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
+    frame = beside(wanted.table or "", at_home(wanted.results))
+    if wanted.csv is not None:
+        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+    else:
+        print(text(frame))
+
+
+def _print(frame: pd.DataFrame) -> None:
+    """Print a table per paper: state, our numbers, the claim; then the commands of what was not run."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for paper, of in frame.groupby("paper", sort=False):
+        counts = ", ".join(f"{n} {state}" for state, n in of["state"].value_counts().items())
+        console.print(Text(f"{paper}: {len(of)} claims: {counts}", style="bold"))
+        table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
+        table.add_column("state", max_width=16)
+        table.add_column("ours (shares in points)", max_width=44)
+        table.add_column("claim", overflow="fold")
+        for row in of.to_dict("records"):
+            table.add_row(row["state"], Text(_ours(row)), Text(_claim(row)))
+        console.print(table, "")
+    missing = frame[frame["state"] == "not run"]["command"]
+    commands = dict.fromkeys(part for line in missing for part in line.split("; ") if part)
+    if commands:
+        console.print("not run; these commands make results:")
+    for command in commands:
+        console.print(Text(f"  {command}"))
+
+
+def _claim(row: dict[str, Any]) -> str:
+    """Return a claim, how its percentage is read, where it belongs, and why it cannot be told."""
+    read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
+    reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
+    note = f" [{row['note']}]" if row["note"] and row["state"] == "cannot be told" else ""
+    warned = f" [{row['warnings'].partition(', the first')[0]}]" if row["warnings"] else ""
+    return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
+
+
+def _ours(row: dict[str, Any]) -> str:
+    """Return the comparison that is the least favourable to a claim, and how many there are."""
+    from semcom.studies.names import decimals
+
+    if not row["seeds"]:
+        return ""
+    digits = decimals(True, (row["high"] - row["low"]) / 200)
+    interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    asked = row["yes"] + row["no"] + row["open"]
+    several = f"; yes {row['yes']}, no {row['no']}, open {row['open']}" if asked > 1 else ""
+    seeds = f"{row['seeds']} seed" + ("s" if row["seeds"] > 1 else "")
+    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}"

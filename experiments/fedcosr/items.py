@@ -1,0 +1,257 @@
+"""The tables and figures of FedCoSR.
+
+Huang et al., "FedCoSR: Personalized Federated Learning with Contrastive Shareable Representations for Label
+Heterogeneity in Non-IID Data", arXiv:2404.17916v3.
+
+The paper gives: 20 clients (100 for scalability); three datasets; a division by Dirichlet proportions (beta 0.1, also
+0.01 and 1) or by classes of a client (2 of CIFAR-10, 10 of EMNIST, 20 of CIFAR-100, there also 10 and 50); 75 % of a
+client's images for training; one local epoch; two convolutions and two fully-connected layers; five repetitions; five
+clients with 10 % of their images (Fig. 6; here of their training images), 5 to 25 % for all of them (Fig. 7; here of
+their test images too); a window of 50 rounds (Fig. 5); the other methods' hyperparameters, which are those of their own
+papers (here semcom's defaults; MOON's mu is 5 on CIFAR-100 too, where its paper has 1; pFedMe and Per-FedAvg keep their
+own rates: at scale `small` their few small steps leave Per-FedAvg and pFedMe nearly untrained).
+
+It does not give: optimiser, rate, batch size, number of features and dropout (here those of Table I of FedCRL, an
+earlier version of the paper; the dropout is on the features, which have no ReLU, as the texts have them), rounds
+(1,000), which evaluation is reported (mean of the last ten), kernels (5x5), filters (32, 64), and which methods its
+figures call well-performing (here all personalised ones). The clients' sizes that it states, 8,000 to 10,000 images,
+are more than there are: ours are what the divisions give, which are drawn again until no client of a default Dirichlet
+division has fewer than 600 images, as the paper says that all are of about the same size. No radio: the link is `none`.
+
+Scale `small` is CIFAR-10 with 8,000 of 60,000 images: about 300 for training and 100 for tests of each of 20 clients;
+30 rounds, three seeds, five in Figs. 6 and 8. In Fig. 7 clients keep 5 % of all images, and 13 % for the paper's 15:
+the runs of Table II. Tables II and III have CIFAR-100 too, as many images of it.
+EMNIST stands at scale `paper` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from experiments.arms import PERFEDAVG, PFEDME
+from experiments.measures.features import train_and_measure
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+
+PERSONAL: tuple[str | Variant, ...] = (
+    *(PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh"),
+)
+"""The personalised methods that the paper compares with its own, in the order of its tables."""
+ARMS: tuple[str | Variant, ...] = ("local", "fedavg", "fedprox", "moon", *PERSONAL, "fedcosr")
+"""All methods of its tables."""
+FEATURES = ("fedavg", "lg_fedavg", "fedgh", "fedproto", "fedcosr")
+"""The methods of Fig. 9."""
+FAIRNESS = ("fedavg", "fedper", "fedproto", "ditto", "fedcosr")
+"""The methods of Fig. 6."""
+DIVISION = ("data.name", "partition.kind", "partition.beta", "partition.classes", "partition.min_size")
+"""The fields that say what a client owns; an option that a partition does not have is None."""
+Division = tuple[str, str, float | None, int | None, int | None]
+DEFAULT: dict[str, tuple[Division, ...]] = {
+    "smoke": (("digits", "dirichlet", 0.1, None, None), ("digits", "pathological", None, 2, None)),
+    "small": (("cifar10", "dirichlet", 0.1, None, 600), ("cifar10", "pathological", None, 2, None)),
+    "paper": (
+        ("cifar10", "dirichlet", 0.1, None, 600),
+        ("emnist", "dirichlet", 0.1, None, 600),
+        ("cifar100", "dirichlet", 0.1, None, 600),
+        ("cifar10", "pathological", None, 2, None),
+        ("emnist", "pathological", None, 10, None),
+        ("cifar100", "pathological", None, 20, None),
+    ),
+}
+"""Scale -> the columns of Table II."""
+CIFAR100: tuple[Division, ...] = (
+    ("cifar100", "dirichlet", 0.1, None, 600),
+    ("cifar100", "pathological", None, 20, None),
+)
+"""The columns of Table II that scale `small` has beside the default ones; other items keep to CIFAR-10."""
+HARDER: dict[str, tuple[tuple[int, *Division], ...]] = {
+    "smoke": ((8, "digits", "dirichlet", 1.0, None, None),),
+    "small": (
+        (20, "cifar10", "dirichlet", 0.01, None, None),
+        (20, "cifar10", "dirichlet", 1.0, None, None),
+        (20, "cifar100", "pathological", None, 10, None),
+        (20, "cifar100", "pathological", None, 50, None),
+        (100, "cifar10", "dirichlet", 0.1, None, None),
+        (100, "cifar10", "pathological", None, 2, None),
+    ),
+    "paper": (
+        (100, "cifar10", "dirichlet", 0.1, None, None),
+        (100, "cifar10", "pathological", None, 2, None),
+        (20, "cifar10", "dirichlet", 0.01, None, None),
+        (20, "cifar10", "dirichlet", 1.0, None, None),
+        (20, "cifar100", "pathological", None, 10, None),
+        (20, "cifar100", "pathological", None, 50, None),
+    ),
+}
+"""Scale -> the columns of Table III: clients, and what they own."""
+SCARCE = {"smoke": (2, 3), "small": (15, 16, 17, 18, 19), "paper": (15, 16, 17, 18, 19)}
+"""Scale -> the clients with a tenth of their images: the last ones."""
+WHOLE = 8000 / 60000
+"""The part of all images that scale `small` has."""
+FRACTIONS = {
+    "smoke": (0.3,),
+    "small": (0.05, WHOLE),
+    "paper": (0.05, 0.1, 0.15, 0.2, 0.25, 1.0),
+}
+"""Scale -> the part of their images that all clients keep."""
+REDUCED = {"small": {"partition.fraction": {WHOLE: 0.15}}}
+"""Parts at a scale -> those of the paper that they stand for, where they are others."""
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {"rounds": 2, "features": 16, "clients": 4, "fraction": 0.1, "pixels": 16},
+    "small": {"rounds": 30, "features": 128, "clients": 20, "fraction": WHOLE, "pixels": 32},
+    "paper": {"rounds": 1000, "features": 128, "clients": 20, "fraction": 1.0, "pixels": 32},
+}
+SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
+MORE_SEEDS = {**SEEDS, "small": SEEDS["paper"]}
+"""Those of the figures with few methods."""
+
+
+def base(scale: str, eval_every: int = 10) -> RunConfig:
+    """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
+    size = SIZES[scale]
+    return RunConfig(
+        data=DataConfig(size=size["pixels"]),
+        partition=PartitionConfig(options={"fraction": size["fraction"]}),
+        model=ModelConfig(encoder="cnn-linear-dropout", features=size["features"]),
+        channel=ChannelConfig(kind="none"),
+        clients=size["clients"],
+        train=TrainConfig(rounds=size["rounds"], lr=0.003, optimizer="adam", batch_size=16, eval_every=eval_every),
+    )
+
+
+def table2(scale: str) -> Grid:
+    """Return the divisions of Table II at a scale. A smoke test has one of them."""
+    divisions = {"smoke": DEFAULT[scale][:1], "small": (*DEFAULT[scale], *CIFAR100)}.get(scale, DEFAULT[scale])
+    return Grid(base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
+
+
+def table3(scale: str) -> Grid:
+    """Return more clients, and more or less skewed divisions: Table III."""
+    return Grid(base(scale), {("clients", *DIVISION): HARDER[scale], "seed": SEEDS[scale]})
+
+
+def curves(scale: str) -> Grid:
+    """Return the default divisions, with an evaluation every few rounds: Fig. 5."""
+    every = {"smoke": 1, "small": 1, "paper": 5}[scale]
+    return Grid(base(scale, every), {DIVISION: _first(scale), "seed": SEEDS[scale]})
+
+
+def labels(scale: str) -> Grid:
+    """Return the default divisions without training to speak of: Fig. 4 shows what the clients own."""
+    one = set_fields(replace(base(scale), keep=("confusion",)), {"train.rounds": 1})
+    return Grid(one, {DIVISION: _first(scale), "seed": (0,)})
+
+
+def features(scale: str) -> Grid:
+    """Return CIFAR-10 in Dirichlet proportions, with the test images' features: Fig. 9."""
+    return Grid(set_fields(replace(base(scale), keep=("features",)), first_division(scale)), {"seed": SEEDS[scale]})
+
+
+def first_division(scale: str) -> dict[str, Any]:
+    """Return the fields of the first default division of a scale: CIFAR-10 in Dirichlet proportions, or digits."""
+    return dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
+
+
+def _first(scale: str) -> tuple[Division, ...]:
+    """Return the default divisions of the first dataset; another one is `--set data.name=emnist`."""
+    return tuple(division for division in table2(scale).vary[DIVISION] if division[0] == DEFAULT[scale][0][0])
+
+
+def _fig6(scale: str) -> Grid:
+    scarce = {"partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
+    return Grid(set_fields(base(scale), {**first_division(scale), **scarce}), {"seed": MORE_SEEDS[scale]})
+
+
+def _fig7(scale: str) -> Grid:
+    vary = {DIVISION: _first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
+    return Grid(base(scale), vary)
+
+
+TABLE2 = Experiment(
+    name="fedcosr-table2",
+    title="Sixteen methods in the default divisions",
+    paper="FedCoSR, Table II",
+    variants=ARMS,
+    scales=each_scale(table2),
+    axis="partition.kind",
+    figures=("fedcosr-table2",),
+)
+"""Table II."""
+TABLE3 = Experiment(
+    name="fedcosr-table3",
+    title="Sixteen methods with 100 clients, and in more and less skewed divisions",
+    paper="FedCoSR, Table III",
+    variants=ARMS,
+    scales=each_scale(table3),
+    axis="partition.kind",
+)
+"""Table III."""
+FIG4 = Experiment(
+    name="fedcosr-fig4",
+    title="What the clients own in the default divisions",
+    paper="FedCoSR, Fig. 4",
+    variants=("local",),
+    scales=each_scale(labels),
+    axis="partition.kind",
+    figures=("fedcosr-fig4",),
+)
+"""Fig. 4; one round of one method is trained, so that each run stores its division."""
+FIG5 = Experiment(
+    name="fedcosr-fig5",
+    title="Learning curves of personalised methods in the default divisions",
+    paper="FedCoSR, Fig. 5",
+    variants=(*PERSONAL, "fedcosr"),
+    scales=each_scale(curves),
+    axis="partition.kind",
+    figures=("fedcosr-fig5",),
+)
+"""Fig. 5."""
+FIG6 = Experiment(
+    name="fedcosr-fig6",
+    title="Accuracy of each client, five of which have a tenth of their images",
+    paper="FedCoSR, Fig. 6",
+    variants=FAIRNESS,
+    scales=each_scale(_fig6),
+    axis="partition.scarce_fraction",
+    figures=("fedcosr-fig6",),
+)
+"""Fig. 6."""
+FIG7 = Experiment(
+    name="fedcosr-fig7",
+    title="Accuracy against the part of their images that all clients keep",
+    paper="FedCoSR, Fig. 7",
+    variants=("local", *PERSONAL, "fedcosr"),
+    scales=each_scale(_fig7),
+    axis="partition.fraction",
+    figures=("fedcosr-fig7",),
+    reduced=REDUCED,
+)
+"""Fig. 7; the paper does not say which methods it shows. `local` is for what it says of the gain from taking part."""
+FIG8 = Experiment(
+    name="fedcosr-fig8",
+    title="FedCoSR without one of its parts",
+    paper="FedCoSR, Fig. 8",
+    variants=(
+        "fedcosr",
+        Variant("fedcosr-without-la", "fedcosr", {"hyper.local_aggregation": False}),
+        Variant("fedcosr-without-sep", "fedcosr", {"hyper.separate": False}),
+        Variant("fedcosr-without-crl", "fedcosr", {"hyper.alpha": 0.0}),
+    ),
+    scales=each_scale(lambda scale: replace(table2(scale), vary={DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})),
+    axis="partition.kind",
+    figures=("fedcosr-fig8",),
+)
+"""Fig. 8."""
+FIG9 = Experiment(
+    name="fedcosr-fig9",
+    title="Features of the test images: their clusters",
+    paper="FedCoSR, Fig. 9",
+    variants=FEATURES,
+    scales=each_scale(features),
+    axis="partition.kind",
+    figures=("fedcosr-fig9",),
+    train=train_and_measure,
+)
+"""Fig. 9, with two numbers for what its drawings show."""

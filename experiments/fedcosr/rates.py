@@ -1,0 +1,137 @@
+"""FedCoSR's Table II with rates of each method's own, found on validation images (docs/protocol.md).
+
+FedCoSR gives no rate; FedCRL's Table I gives Adam at 0.003 as "used in FedCRL", and of the other methods that they have
+the optimal hyperparameters of their own papers. `fedcosr-table2` has 0.003 for all that have no rates of their own, at
+which MOON and FedRep collapse. Here each method's rate is chosen among three, with pFedMe and Per-FedAvg among three
+pairs of theirs, its own method included, so that none is better off.
+
+    semcom sweep fedcosr-rates --scale small
+    python -m experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, which goes into CHOSEN
+    semcom sweep fedcosr-table2-rates --scale small --reuse experiments/results/fedcosr-table2-small.zip
+
+The rule: the score of a candidate is its mean validation accuracy over the two divisions. Those within half a point of
+the best are tied, and of them the one that `fedcosr-table2` has is chosen, else the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, base
+from experiments.letter.search import TIED, validation
+from experiments.shell import on_studies
+from semcom.studies.analysis.means import markdown
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+from semcom.studies.results.archive import stored_table
+
+FIRST = 0
+"""Place of the candidate that `fedcosr-table2` has."""
+COMMON = ({"train.lr": 0.003}, {"train.lr": 0.001}, {"train.lr": 0.0003})
+OWN: Mapping[str, tuple[dict[str, float], ...]] = {
+    "pfedme": (
+        {"hyper.eta": 0.005, "hyper.lr_p": 0.01},
+        {"hyper.eta": 0.05, "hyper.lr_p": 0.02},
+        {"hyper.eta": 0.05, "hyper.lr_p": 0.05},
+    ),
+    "perfedavg": (
+        {"hyper.alpha": 0.01, "hyper.beta": 0.001},
+        {"hyper.alpha": 0.01, "hyper.beta": 0.01},
+        {"hyper.alpha": 0.03, "hyper.beta": 0.03},
+    ),
+}
+"""Method -> the pairs of its own rates that are tried, those of semcom's defaults first."""
+CHOSEN: Mapping[str, int] = {}
+"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`, where it is not the first. Empty until
+it is stored; filled before the first run of `fedcosr-table2-rates`."""
+
+
+def candidates(method: str) -> tuple[dict[str, float], ...]:
+    """Return the settings that are tried for a method, that of `fedcosr-table2` first."""
+    return OWN.get(method, COMMON)
+
+
+def arms() -> tuple[Variant, ...]:
+    """Return the methods of the paper's tables as variants."""
+    return tuple(arm if isinstance(arm, Variant) else Variant(arm, arm) for arm in ARMS)
+
+
+def _trial(arm: Variant, place: int) -> Variant:
+    return replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidates(arm.method)[place]})
+
+
+def _search(scale: str) -> Grid:
+    """Return the default divisions with a part of the training images set aside."""
+    aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
+    divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
+    return Grid(set_fields(base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
+
+
+FEDCOSR_RATES = Experiment(
+    name="fedcosr-rates",
+    title="Rates of sixteen methods, on validation images",
+    paper="FedCoSR (not in it)",
+    variants=tuple(_trial(arm, place) for arm in arms() for place in range(len(candidates(arm.method)))),
+    scales=each_scale(_search, ("smoke", "small")),
+    axis="partition.kind",
+)
+"""The search for each method's own rate."""
+
+
+def scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return method, place and score of each candidate: its mean validation accuracy over divisions, in %.
+
+    Raises:
+        ConfigError: a run has failed, and there is nothing to choose from yet.
+    """
+    named = frame["variant"].str.rsplit(" ", n=1, expand=True)
+    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * validation(frame))
+    return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
+
+
+def chosen(rows: pd.DataFrame) -> dict[str, int]:
+    """Return method -> place of its candidate: the first if it is within half a point of the best, else the best."""
+    found = {}
+    for name, of in rows.groupby("arm"):
+        score = of.set_index("place")["score"]
+        found[str(name)] = FIRST if score[FIRST] >= score.max() - 100 * TIED else int(score.idxmax())
+    return found
+
+
+def _tuned(arm: Variant) -> Variant:
+    """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
+    place = CHOSEN.get(arm.name, FIRST)
+    more: dict[str, Any] = candidates(arm.method)[place] if place != FIRST else {}
+    return replace(arm, set={**arm.set, **more})
+
+
+def _table(scale: str) -> Grid:
+    divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
+    return Grid(base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
+
+
+TABLE2_RATES = Experiment(
+    name="fedcosr-table2-rates",
+    title="Sixteen methods in the default divisions, each with a rate of its own",
+    paper="FedCoSR, Table II",
+    variants=tuple(map(_tuned, arms())),
+    scales=each_scale(_table),
+    axis="partition.kind",
+)
+"""Table II with the rates that were chosen."""
+
+
+def _tell(path: str) -> None:
+    """Print the scores and the choice."""
+    rows = scores(stored_table(path))
+    wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
+    print(markdown(wide.map(str)) + "\n")
+    print({name: place for name, place in chosen(rows).items() if place != FIRST})
+
+
+if __name__ == "__main__":
+    on_studies(_tell)

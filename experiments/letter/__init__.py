@@ -1,0 +1,1 @@
+"""The FedCL letter: its figures, and the questions that its results raised."""

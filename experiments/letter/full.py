@@ -1,0 +1,102 @@
+"""The letter at its own size: its rounds, clients and features, and DCGAN's widths (docs/protocol.md).
+
+The letter has 200 rounds, 20 clients, 64 features and DCGAN-like encoders, whose widths it does not give: here those of
+DCGAN for images of 32x32, 64, 128 and 256. What else it leaves open is as in its figures at scale `small`: 3 classes of
+100 images, batches of 20, at most 100 test images of a class per client. Scale `small` is 9, 0 and -9 dB and three
+seeds; `paper` has every test image, all twelve SNRs and five seeds.
+
+    semcom sweep letter-full-search --scale small
+    python -m experiments.letter.low results/letter-full-search-small      # the choice, which goes into CHOSEN
+    semcom sweep letter-full --scale small
+    semcom sweep letter-full-adam --scale small
+    python -m experiments.hypotheses results/letter-full-small
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.letter.figures import TEST_SNRS, base
+from experiments.letter.low import CANDIDATES, LAMBDA, SNR
+from experiments.letter.weight import AS_PRINTED
+from semcom.config import RunConfig
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+
+PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
+SNRS = {"smoke": (-9.0, 9.0), "small": (-9.0, 0.0, 9.0), "paper": TEST_SNRS}
+SEEDS = {"smoke": (0,), "small": (20, 21, 22), "paper": (20, 21, 22, 23, 24)}
+ROUNDS = {"smoke": 2, "small": 200, "paper": 200}
+FEATURES = 64
+"""d, by which a weight of the mean squared distance is one of the sum, as Eq. 10 has it."""
+CHOSEN: Mapping[float, Mapping[str, float]] = {}
+"""SNR -> `fedcl` or `fedproto` -> the weight that `letter-full-search` has chosen at `small`, as in
+`experiments.letter.low`. Empty until it is stored; filled before the first run of `letter-full`."""
+
+
+def start(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+    """Return the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
+    size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
+    whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
+    return set_fields(base(scale, snr_db), {**size, **whole})
+
+
+def _search(scale: str) -> Grid:
+    rounds = ROUNDS[scale]
+    aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.eval_every": rounds}
+    fixed = set_fields(start(scale, "dcgan-narrow"), aside)
+    return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
+
+
+LETTER_FULL_SEARCH = Experiment(
+    name="letter-full-search",
+    title="lambda of FedCL and of FedProto for 200 rounds, on validation images",
+    paper="FedCL letter (not in it)",
+    variants=(AS_PRINTED, "fedproto"),
+    scales=each_scale(_search, ("smoke", "small")),
+    axis=SNR,
+)
+"""The search for lambda where training is as long as the letter's; with the narrow encoder."""
+
+
+def tuned() -> tuple[Variant, ...]:
+    """Return FedCL and FedProto with what was chosen for each at an SNR, where that is not its default."""
+    found = []
+    for snr, of in CHOSEN.items():
+        for method, weight in of.items():
+            setting: dict[str, Any] = {LAMBDA: weight / FEATURES if method == "fedcl" else weight, SNR: snr}
+            if weight != 1:
+                found.append(Variant(f"{method} with lambda chosen at {snr:g} dB", method, setting))
+    return tuple(found)
+
+
+def _full(scale: str) -> Grid:
+    return Grid(start(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
+
+
+LETTER_FULL = Experiment(
+    name="letter-full",
+    title="The letter's methods at its own size",
+    paper="FedCL letter, Figs. 2(a) and 2(b)",
+    variants=("fedcl", PLAIN, "fedproto", "fedavg", "local", *tuned()),
+    scales=each_scale(_full),
+    axis=SNR,
+)
+"""200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum."""
+
+
+def _adam(scale: str) -> Grid:
+    adam = {"train.optimizer": "adam", "train.batch_size": 50}
+    return Grid(set_fields(start(scale), adam), {SNR: (9.0,), "seed": SEEDS[scale]})
+
+
+LETTER_FULL_ADAM = Experiment(
+    name="letter-full-adam",
+    title="The letter's methods at its own size, trained by Adam",
+    paper="FedCL letter, Figs. 2(a) and 2(b)",
+    variants=("fedcl", PLAIN, "fedproto", "fedavg"),
+    scales=each_scale(_adam),
+    axis=SNR,
+)
+"""The only schedule at which FedCL led FedProto after 30 rounds, for 200."""

@@ -1,0 +1,432 @@
+"""What FedCL's lead is made of: one factor at a time from the base of the letter's figures (docs/protocol.md).
+
+Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
+over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
+base, paired by seed (of a level that changes another one further, minus the lead under that one). Factors that FedCL
+alone has are held against the base's runs of the other arms, factors that FedCL has not against the base's runs of
+FedCL; FedAvg is left out where it cannot run (encoders that differ). A *reading* is another number of runs that are
+there: another view of an arm, answers among a client's own classes, the best round.
+
+    semcom sweep letter-lead --scale small
+    python -m experiments.letter.lead results/letter-lead-small
+
+prints a row for each level and rival, what is said of the letter's numbers, and what is to be confirmed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from experiments.claims.scorecard import NEAR, WIDEST
+from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
+from experiments.shell import on_studies
+from semcom.config import ChannelConfig
+from semcom.studies.analysis.means import markdown, number_of
+from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+from semcom.studies.results.archive import stored_table
+
+ARMS = ("fedcl", "fedproto", "fedavg")
+"""The methods that the letter compares."""
+RIVALS = ARMS[1:]
+STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
+"""Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
+GIVES, UNTOLD, GIVES_NOT = "can give it", "cannot be told", "no setting tried gives it"
+"""What is said of one of them."""
+READINGS = ("points", "relative")
+"""What its percentages may be: points, or parts of the rival's accuracy."""
+ROUNDS = {"small": 30, "paper": 200}
+MANY = {"small": 200, "paper": 1000}
+"""Scale -> rounds that are many: at `small` the letter's."""
+SEEDS = {"small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
+"""None of those of the letter's figures, whose results were known before."""
+BASE = "base"
+NOISY: Mapping[str, Any] = {
+    **{"data.name": "noisy", "data.options": {"of": "cifar10", "snr_db": 9.0}},
+    **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
+}
+"""Where the SNR is one of the images: they are noisy, and the channel is not, whose SNR is left as it is."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a factor.
+
+    Attributes:
+        factor: what it is a level of.
+        name: its own name.
+        set: dotted field -> value under it.
+        arms: the methods that are run under it; what it does not change keeps its runs in the base.
+        never: methods that cannot be run under it.
+        metric: number of the headline view that is compared, with the same one where it starts.
+        start: title of the level that it changes further, with all arms: those that it does not change keep their runs
+            there, and its effect is on the lead there.
+        others: method -> title of the level whose runs are its own ones here too, as they would be the same.
+    """
+
+    factor: str
+    name: str
+    set: Mapping[str, Any]
+    arms: Sequence[str] = ARMS
+    never: Sequence[str] = ()
+    metric: str = "accuracy"
+    start: str = BASE
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name and that of its factor."""
+        return titled(self.factor, self.name)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Other numbers of runs that are there, as a level without runs of its own.
+
+    Attributes:
+        factor: as of a level.
+        name: its own name.
+        numbers: method -> number of its headline view, or with dots of its runs; the accuracy of those not named.
+        rivals: those whose lead it is about.
+        level: title of the level under which the rivals' runs are taken.
+    """
+
+    factor: str
+    name: str
+    numbers: Mapping[str, str]
+    rivals: Sequence[str] = RIVALS
+    level: str = BASE
+
+
+def titled(factor: str, level: str) -> str:
+    """Return what a level of a factor is called; the base has neither."""
+    return f"{factor}: {level}" if level else BASE
+
+
+def levels(scale: str) -> tuple[Level, ...]:
+    """Return the levels of all factors, those of docs/protocol.md."""
+    own, others = ("fedcl",), RIVALS
+    other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
+    passes = {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}
+    rounds = {"train.rounds": MANY[scale]}
+    many = titled("rounds", "many")
+    steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
+    return (
+        Level("exchange", "over the air", {"air.parameters": "analog"}, others),
+        Level("training of the others", "no channel", {"train.through_link": False}, others),
+        Level("training of FedCL", "no noise", {"channel.snr_db": math.inf, "channel.test_snr_db": 9.0}, own),
+        Level("power", "free", {"channel.power": "free"}),
+        Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
+        Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
+        # Six rounds have no ten evaluations after the first rounds: the last one is compared.
+        Level("5 local epochs", "as many passes", passes, metric="last"),
+        Level("5 local epochs", "as many rounds", {"train.local_epochs": 5}),
+        Level("rounds", "many", rounds),
+        Level("rounds", "many with plain mean", {**rounds, "hyper.centroids": "mean"}, own, start=many),
+        Level("rounds", "many with InfoNCE", {**rounds, "hyper.scg_loss": "infonce"}, own, start=many),
+        Level("rounds", "many with a quarter of lambda", {**rounds, "hyper.lam": LAMBDA[scale] / 4}, own, start=many),
+        Level("participation", "4 of 20", {"train.participation": 0.2}),
+        Level("initial weights", "own", {"model.init": "client"}, ARMS[:2]),  # FedAvg's model is common to all
+        Level("clients", "5", {"clients": 5}),
+        Level("clients", "50", {"clients": 50}),
+        Level("classes at 300 images", "2", {"partition.ways": 2, "partition.shots": 150}),
+        Level("classes at 300 images", "5", {"partition.ways": 5, "partition.shots": 60}),
+        Level("images per class with as many steps", "20", {"partition.shots": 20, **steps}),
+        Level("images per class with as many steps", "500", {"partition.shots": 500, **steps}),
+        Level("classes of the tests", "all ten", {"partition.test_classes": "all"}),
+        Level("features", "16", {"model.features": 16}),
+        Level("head", "mlp", {"model.head": "mlp"}),
+        Level("lambda of FedCL", "16 times", {"hyper.lam": 16 * LAMBDA[scale]}, own),
+        Level("lambda of FedProto", "64 times", {"hyper.lam": 64.0}, ("fedproto",), ("fedavg",)),
+        Level("loss of the SCG", "InfoNCE", {"hyper.scg_loss": "infonce"}, own),
+        Level("optimiser of the SCG", "the other one", {"hyper.scg_optimizer": other}, own),
+        Level("steps of the SCG", "50", {"hyper.scg_steps": 50}, own),
+        Level("steps of the SCG", "50 with InfoNCE", {"hyper.scg_steps": 50, "hyper.scg_loss": "infonce"}, own),
+        Level("centroids", "plain mean", {"hyper.centroids": "mean"}, own),
+        Level("centroids", "none", {"hyper.centroids": "none"}, own),
+        Level("decoder", "not averaged", {"hyper.average_decoder": False}, own),
+        Level("encoders", "four in turn", {"model.encoder": MIXED}, ARMS[:2], ("fedavg",)),
+        Level("channel", "Rayleigh with MMSE", {"channel.kind": "rayleigh"}),
+        Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
+        Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
+        Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
+        Level("SNR", "9 dB on the images", NOISY),
+    )
+
+
+AIR = titled("exchange", "over the air")
+OWN = "among_own"
+READ = (
+    Reading("answer", "among own classes", dict.fromkeys(ARMS, OWN)),
+    Reading("answer", "FedCL's among own classes", {"fedcl": OWN}),
+    Reading("view of FedProto", "nearest prototype", {"fedproto": "views.prototype.accuracy"}, ("fedproto",)),
+    Reading(
+        *("view of FedProto", "nearest prototype, over the air", {"fedproto": "views.prototype.accuracy"}),
+        *(("fedproto",), AIR),
+    ),
+    Reading(
+        *("view of FedAvg", "encoder as received over the air", {"fedavg": "views.received.accuracy"}),
+        *(("fedavg",), AIR),
+    ),
+    Reading("number", "best round", dict.fromkeys(ARMS, "best")),
+)
+"""Readings of the runs in the base, or over the air."""
+
+
+def _grid(scale: str) -> Grid:
+    start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
+    return Grid(start, {"seed": SEEDS[scale]}, own=_own(scale, _variants(scale)))
+
+
+def _variants(scale: str) -> list[Variant]:
+    """Return the arms in the base and under each level, with what the level sets at a scale."""
+    changed = [Variant(f"{arm} | {level.title}", arm, level.set) for level in levels(scale) for arm in level.arms]
+    return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
+
+
+def _own(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+    """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
+    lam = of_lambda(scale, variants)
+    return {variant.name: {**lam.get(variant.name, {}), **variant.set} for variant in variants}
+
+
+LETTER_LEAD = Experiment(
+    name="letter-lead",
+    title="FedCL, FedProto and FedAvg with one factor changed at a time",
+    paper="none (what the FedCL letter's lead could follow from)",
+    variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
+    scales=each_scale(_grid, ("small", "paper")),
+    axis="seed",
+    figures=("letter-lead", "letter-lead-large"),
+)
+"""The screening of docs/protocol.md."""
+
+
+CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
+"""Titles of the levels that `strongest` has chosen from the screening's stored results."""
+TOGETHER = "together"
+"""The factor of both of them at once."""
+
+
+def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
+    """Return the levels of the confirmation: each of the titles, and where there are two both together.
+
+    The fields that both together set depend on the method (`_confirmed_fields`), so that level has none of its own. A
+    method that only one of them changes is run once, under that one.
+    """
+    chosen = tuple(level for title in titles for level in levels(scale) if level.title == title)
+    if len(chosen) < 2:
+        return chosen
+    by = {arm: [level.title for level in chosen if arm in level.arms] for arm in ARMS}
+    never = tuple(arm for arm in ARMS if any(arm in level.never for level in chosen))
+    arms = tuple(arm for arm, changed in by.items() if len(changed) > 1 and arm not in never)
+    once = {arm: changed[0] for arm, changed in by.items() if len(changed) == 1}
+    return (*chosen, Level(TOGETHER, " and ".join(titles), {}, arms, never, others=once))
+
+
+def _confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return variant -> its settings in the confirmation, the base's among them."""
+    parts, variants = confirmed(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
+    for level in parts:
+        of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
+        for arm in level.arms:
+            both = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
+            variants.append(Variant(f"{arm} | {level.title}", arm, both))
+    return _own(scale, variants)
+
+
+def _confirm(scale: str) -> Grid:
+    start = set_fields(base(scale, 9.0), {"model.encoder": "dcgan"})
+    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_confirmed_fields(scale, CONFIRMED))
+
+
+LETTER_LEAD_CONFIRM = Experiment(
+    name="letter-lead-confirm",
+    title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
+    paper="none (what the FedCL letter's lead could follow from)",
+    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _confirmed_fields("small", CONFIRMED)),
+    scales=each_scale(_confirm, ("small", "paper")),
+    axis="seed",
+)
+"""The confirmation of docs/protocol.md."""
+
+
+def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | None = None) -> pd.DataFrame:
+    """Return lead and effect of each level and reading on the lead over each rival, in points.
+
+    Args:
+        frame: the table of the sweep.
+        scale: of it.
+        of: its levels (None: those of the screening).
+
+    Returns:
+        Columns: factor, level, rival, lead, lead_low, lead_high, rival_accuracy (its mean over the same seeds), effect,
+        low, high, own, own_low, own_high (the lead where both answer among their clients' own classes), seeds; 95 %
+        intervals, Student's t over the seeds' differences, NaN where there is none. The base comes first, without an
+        effect; readings come last, with neither seeds of their own nor `own`.
+    """
+    runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
+    rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
+    for level in levels(scale) if of is None else of:
+        begun = dict.fromkeys(ARMS, level.start)
+        where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
+        for rival in (name for name in RIVALS if name not in level.never):
+            start = _lead(*_pair(runs, rival, begun, level.metric))
+            among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
+            rows.append(_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among))
+    for reading in READ:
+        for rival in reading.rivals:
+            first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
+            second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
+            rows.append(_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None))
+    return pd.DataFrame(rows)
+
+
+def _pair(
+    runs: pd.DataFrame, rival: str, where: Mapping[str, str], metric: str = "accuracy"
+) -> tuple[pd.Series, pd.Series]:
+    """Return a number of FedCL and of a rival by seed, in percent; of those in `where` under their levels."""
+    first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", metric) for arm in ("fedcl", rival))
+    return first, second
+
+
+def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
+    """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
+    if variant not in runs.index.get_level_values("variant"):
+        return pd.Series(dtype=float)
+    part = runs.xs(variant, level="variant")
+    return 100 * pd.Series([number_of(row, metric) for row in part.to_dict("records")], part.index, dtype=float)
+
+
+def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
+    """Return the differences of the seeds that both have."""
+    return (first - second).dropna()
+
+
+def _row(
+    factor: str,
+    level: str,
+    rival: str,
+    first: pd.Series,
+    second: pd.Series,
+    start: pd.Series | None,
+    among: tuple[pd.Series, pd.Series] | None,
+) -> dict[str, Any]:
+    """Return a row of `effects` from both arms' numbers, the leads in the base, and numbers among own classes."""
+    lead = _lead(first, second)
+    effect = pd.Series(dtype=float) if start is None else _lead(lead, start)
+    own = pd.Series(dtype=float) if among is None else _lead(*among)
+    return {
+        **{"factor": factor, "level": level, "rival": rival},
+        **_ends(lead, "lead", "lead_low", "lead_high"),
+        "rival_accuracy": second[second.index.isin(lead.index)].mean(),
+        **_ends(effect, "effect", "low", "high"),
+        **_ends(own, "own", "own_low", "own_high"),
+        "seeds": len(lead),
+    }
+
+
+def _ends(values: pd.Series, *names: str) -> dict[str, float]:
+    """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
+    if values.empty:
+        return dict.fromkeys(names, math.nan)
+    found = t_interval(values.to_numpy())
+    return dict(zip(names, (found.mean, found.low, found.high), strict=True))
+
+
+def verdicts(found: pd.DataFrame) -> pd.DataFrame:
+    """Return what is said of each of the letter's numbers, by the rule of docs/protocol.md.
+
+    Args:
+        found: what `effects` returned.
+
+    Returns:
+        Columns: rival, stated (percent), reading, verdict ("can give it", "cannot be told" or "no setting tried gives
+        it"), settings (titles of those that can; of those that cannot be told, where none can).
+    """
+    rows = []
+    for rival, numbers in STATED.items():
+        mine = found[(found["rival"] == rival) & found["lead"].notna()]
+        for stated, reading in product(numbers, READINGS):
+            said = {}
+            for row in mine.to_dict("records"):
+                goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
+                said[titled(row["factor"], row["level"])] = reaches(row["lead_low"], row["lead_high"], goal)
+            verdict = next((v for v in (GIVES, UNTOLD) if v in said.values()), GIVES_NOT)
+            settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
+            rows.append(
+                {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
+            )
+    return pd.DataFrame(rows)
+
+
+def reaches(low: float, high: float, goal: float) -> str:
+    """Return what the interval of a lead says of a number of points that it could be."""
+    if high < goal - NEAR:
+        return GIVES_NOT
+    sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)
+    return GIVES if sure else UNTOLD
+
+
+def strongest(found: pd.DataFrame, scale: str = "small") -> list[str]:
+    """Return the titles of the levels that are confirmed, by the protocol's rule: at most one for each rival.
+
+    For each rival in turn, the level with the largest effect above zero whose interval excludes zero, of those that can
+    be combined with what is there.
+
+    Args:
+        found: what `effects` returned.
+        scale: of it.
+    """
+    known = {level.title: level for level in levels(scale)}
+    chosen: list[str] = []
+    for rival in RIVALS:
+        up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
+        titles = [titled(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
+        usable = (t for t in titles if t in known and t not in chosen and _combine(known[t], *map(known.get, chosen)))
+        chosen += [title for title in (next(usable, None),) if title]
+    return chosen
+
+
+def _combine(one: Level, *others: Level | None) -> bool:
+    """Return whether a level can be confirmed beside others: all are of other factors, and set other fields.
+
+    The confirmation has an encoder and a number of rounds of its own.
+    """
+    fields = {*one.set}
+    apart = all(other and other.factor != one.factor and not fields & {*other.set} for other in others)
+    return apart and not fields & {"model.encoder", "train.rounds"}
+
+
+def told(found: pd.DataFrame) -> pd.Series:
+    """Return which effects, of those that `effects` returned, have an interval that excludes zero."""
+    return (found["low"] > 0) | (found["high"] < 0)
+
+
+def _tell(path: str) -> None:
+    """Print what the screening or the confirmation has found."""
+    frame = stored_table(path)
+    screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
+    found = effects(frame, of=None if screening else confirmed("small"))
+    for table in (found[found["seeds"] > 0], verdicts(found)):
+        print(markdown(table.map(_cell)), end="\n\n")
+    if screening:
+        print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
+
+
+def _cell(value: Any) -> str:
+    """Return a cell's text: nothing where there is no number."""
+    if not isinstance(value, float):
+        return str(value)
+    return "" if math.isnan(value) else f"{value:z.1f}"
+
+
+if __name__ == "__main__":
+    on_studies(_tell)

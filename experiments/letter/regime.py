@@ -1,0 +1,149 @@
+"""Where FedCL helps: its gain over `local` where images are few and clients are many (docs/protocol.md).
+
+Methods that share nothing, prototypes, heads, a generator of centroids, or the encoder, at 9 dB: the map is over images
+per class, classes per client and clients. All runs have the same number of local steps, 15 in each of 30 rounds, those
+of 300 images in batches of 20; with fewer images a step sees them more often. `fedcl with mean centroids` has the plain
+mean of the clients' centroids in the place of the generator's. `fedcl with a common encoder` averages the encoders too,
+which then cross the air: all of the model is common then, as in FedAvg. `fedcl with common encoder and own decoders`,
+with mean centroids, is FedPer with FedCL's training.
+
+`letter-encoder` asks why the map has FedPer below `local` with few classes and the one of `collaboration` has it above:
+what makes the two settings differ, the radio, the network, the optimiser with its batch, or the length of training, is
+changed one at a time from the letter's to the other's, then together. A level with GroupNorm tells whether of the
+network it is BatchNorm, whose averaged statistics fit no client where clients have other classes.
+
+`letter-unseen` asks what is left for clients that took no part: they receive the encoder, or where each client has its
+own the average of these, and train a head. Its numbers are `new_clients` in a run's summary.
+
+    semcom sweep letter-regime --scale small
+    python -m experiments.hypotheses results/letter-regime-small
+    semcom sweep letter-encoder --scale small
+    python -m experiments.hypotheses results/letter-encoder-small
+    semcom sweep letter-unseen --scale small
+    semcom table results/letter-unseen-small --metric new_clients.head.accuracy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.letter.figures import base, of_lambda, seeds
+from semcom.config import ChannelConfig, RunConfig
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.fields import set_fields
+
+PLACE = ("partition.shots", "partition.ways", "clients")
+"""The fields of the map: q, m, K."""
+PLACES = {
+    "smoke": ((5, 3, 4), (2, 3, 4)),
+    "small": ((5, 3, 20), (20, 3, 20), (100, 3, 20), (10, 5, 50), (5, 3, 50)),
+    "paper": tuple(
+        (q, m, k) for q in (5, 10, 20, 50, 100) for m in (3, 5) for k in (5, 20, 50, 100) if q * m * k <= 30_000
+    ),
+}
+"""Scale -> places of the map. No image has two owners: of CIFAR-10's 5,000 of each class some have to be left."""
+STEPS = {"smoke": (2, 2), "small": (30, 15), "paper": (200, 15)}
+"""Scale -> rounds, and local steps in each."""
+
+OWN_DECODERS = Variant(
+    "fedcl with common encoder and own decoders",
+    "fedcl",
+    {"hyper.centroids": "mean", "hyper.average_encoder": True, "hyper.average_decoder": False},
+)
+"""FedPer with FedCL's training."""
+VARIANTS = (
+    *("local", "fedproto", "lg_fedavg", "fedgh", "fedcl"),
+    Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"}),
+    "fedper",
+    Variant("fedcl with a common encoder", "fedcl", {"hyper.average_encoder": True}),
+    OWN_DECODERS,
+)
+"""What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
+ENCODER_PLACES = {"small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (100, 3, 20))}
+"""Scale -> places at which a common encoder is held against own ones."""
+THE_MAPS = "the map's"
+LEVELS: Mapping[str, Mapping[str, Any]] = {
+    "no radio": {"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
+    "two convolutions": {"model.encoder": "cnn-linear"},
+    "Adam with batch 10": {"train.optimizer": "adam", "train.batch_size": 10},
+    "20 rounds of 10 steps": {"train.rounds": 20, "train.local_steps": 10},
+}
+"""What `collaboration` has otherwise than the map: name -> settings."""
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    THE_MAPS: {},
+    "GroupNorm": {"model.encoder": "dcgan-narrow-groupnorm"},
+    **LEVELS,
+    "all four": {name: value for fields in LEVELS.values() for name, value in fields.items()},
+}
+"""Setting -> fields in which it differs from the map's."""
+COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS)
+"""What is trained in each setting."""
+
+
+def in_setting(name: str, setting: str) -> str:
+    """Return what a variant is called in a setting."""
+    return f"{name} | {setting}"
+
+
+IN_SETTINGS = tuple(
+    Variant(in_setting(one.name, setting), one.method, {**one.set, **fields})
+    for setting, fields in SETTINGS.items()
+    for one in COMPARED
+)
+"""All of them in each."""
+
+UNSEEN = {"smoke": ((5, 3, 4),), "small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (20, 3, 20), (100, 3, 20))}
+"""Scale -> places of the study with new clients, of which there are as many as of the others."""
+PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
+"""Its methods: those of the map with encoders that some paper shares or does not share, and FedAvg."""
+
+
+def _grid(scale: str) -> Grid:
+    return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
+
+
+def _encoder(scale: str) -> Grid:
+    vary = {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}
+    return Grid(_start(scale), vary, own=of_lambda(scale, IN_SETTINGS))
+
+
+def _unseen(scale: str) -> Grid:
+    vary = {(*PLACE, "new_clients"): tuple((*place, place[-1]) for place in UNSEEN[scale]), "seed": seeds(scale)}
+    return Grid(_start(scale), vary, own=of_lambda(scale, PARTAKERS))
+
+
+def _start(scale: str) -> RunConfig:
+    rounds, steps = STEPS[scale]
+    return set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
+
+
+LETTER_REGIME = Experiment(
+    name="letter-regime",
+    title="Methods with personal or common encoders against images per class, classes and clients",
+    paper="none (where the FedCL letter's idea should pay)",
+    variants=VARIANTS,
+    scales=each_scale(_grid),
+    axis="partition.shots",
+    figures=("letter-regime", "letter-regime-uses"),
+)
+"""The map."""
+LETTER_ENCODER = Experiment(
+    name="letter-encoder",
+    title="What a common encoder gains, with one thing changed at a time between two settings",
+    paper="none (where the FedCL letter's idea should pay)",
+    variants=IN_SETTINGS,
+    scales=each_scale(_encoder, ("small", "paper")),
+    axis="partition.shots",
+    figures=("letter-encoder",),
+)
+"""Why the map and that of `collaboration` differ."""
+LETTER_UNSEEN = Experiment(
+    name="letter-unseen",
+    title="What methods leave for clients that took no part, which train a head alone",
+    paper="none (where the FedCL letter's idea should pay)",
+    variants=PARTAKERS,
+    scales=each_scale(_unseen),
+    axis="partition.shots",
+)
+"""New clients. The table that a sweep prints is of the run's own clients."""

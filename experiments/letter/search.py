@@ -1,0 +1,158 @@
+"""The search for what the FedCL letter leaves open, on validation images: one schedule for all arms, then each lambda.
+
+The letter gives the rate 0.001. It does not give batch size, local epochs, and lambda of FedCL and of FedProto; its
+Eqs. 4 and 6 are SGD's, but it does not name an optimiser. The first sweep has every combination of optimiser, batch
+size and local epochs, with as many passes over the images as the letter's figures have at scale `small`; the second
+one, with the schedule chosen from the first, has five values of either lambda. Both grids are tried as a whole.
+
+The rule, written before the first run. What counts is accuracy on images that were set aside from the clients' training
+images, in the headline view, the mean of the last ten evaluations; no test image is looked at, and the seed is none of
+those of the figures. First sweep: the score of a schedule is its mean over the three arms. Second sweep: the score of a
+lambda is that of its arm. Scores within half a point of the best are tied. Of tied schedules the one with the fewest
+steps is chosen, then SGD; of tied lambdas the one that is nearest to the default. The sweeps leave the accuracies; this
+prints scores and choices:
+
+    semcom sweep letter-search --scale small
+    semcom sweep letter-search-lambda --scale small
+    python -m experiments.letter.search results/letter-search-small results/letter-search-lambda-small
+"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from experiments.letter import figures as letter
+from experiments.shell import on_studies
+from semcom.config import ConfigError, RunConfig
+from semcom.studies.analysis.means import markdown
+from semcom.studies.experiment import Experiment, Grid, Variant
+from semcom.studies.fields import set_fields
+from semcom.studies.results.archive import stored_table
+
+TIED = 0.005
+"""Difference of scores below which two settings are tied."""
+SEED = 1000
+"""Seed of the search; figures take 0, 1, 2 ..."""
+PASSES = {scale: letter.ROUNDS[scale] for scale in ("smoke", "small")}
+"""Scale -> passes over a client's images, E times T."""
+EPOCHS = {"smoke": (1, 2), "small": (1, 5)}
+"""Scale -> values of E."""
+LAMBDAS = {"fedcl": (1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4), "fedproto": (0.1, 0.3, 1.0, 3.0, 10.0)}
+"""Method -> values of its lambda. The middle ones are the defaults."""
+SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
+
+
+def _base(scale: str) -> RunConfig:
+    """Return the configuration of the figures, with images set aside and few tests."""
+    aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
+    return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
+
+
+def _schedules(scale: str) -> Grid:
+    """Return every schedule of a scale, all with the same number of passes."""
+    local = tuple((epochs, PASSES[scale] // epochs) for epochs in EPOCHS[scale])
+    optimizers = tuple((name, size) for name in ("sgd", "adam") for size in (10, 20, 50))
+    vary = {
+        ("train.optimizer", "train.batch_size"): optimizers,
+        ("train.local_epochs", "train.rounds"): local,
+        "seed": (SEED,),
+    }
+    return Grid(_base(scale), vary)
+
+
+LETTER_SEARCH = Experiment(
+    name="letter-search",
+    title="Optimiser, batch size and local epochs that the letter leaves open, on validation images",
+    paper="FedCL letter (not in it)",
+    variants=("fedcl", "fedproto", "fedavg"),
+    scales={scale: _schedules(scale) for scale in PASSES},
+    axis="train.local_epochs",
+)
+"""The search for one schedule of all arms."""
+
+
+def schedules(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per schedule with its score and each arm's validation accuracy, in %, from the table of the sweep.
+
+    The best come first. `steps` is what a client takes in a run with 240 images.
+    """
+    cells = frame.assign(accuracy=validation(frame)).pivot_table("accuracy", [*SCHEDULE, "train.rounds"], "variant")
+    rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
+    steps = -(-240 // rows["train.batch_size"]) * rows["train.local_epochs"] * rows["train.rounds"]
+    return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
+
+
+def chosen_schedule(rows: pd.DataFrame) -> pd.Series:
+    """Return the tied schedule with the fewest steps, then SGD's."""
+    tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
+    order = tied.assign(adam=tied["train.optimizer"] == "adam")
+    return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
+
+
+def validation(frame: pd.DataFrame) -> pd.Series:
+    """Return the validation accuracy of each run's headline view, from the table of a search.
+
+    Raises:
+        ConfigError: a run has failed, and there is nothing to choose from yet.
+    """
+    failed = frame[frame["status"] != "done"]
+    if len(failed):
+        raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
+    return frame.apply(lambda row: row[f"views.{row['view']}.validation"], axis=1).astype(float)
+
+
+def _lambdas(scale: str) -> Grid:
+    """Return the grid in which lambda alone varies, under the chosen schedule."""
+    return Grid(_base(scale), {"seed": (SEED,)})
+
+
+LETTER_SEARCH_LAMBDA = Experiment(
+    name="letter-search-lambda",
+    title="lambda of FedCL and of FedProto, on validation images",
+    paper="FedCL letter (not in it)",
+    variants=tuple(
+        Variant(f"{method} {value:.3g}", method, {"hyper.lam": value})
+        for method, values in LAMBDAS.items()
+        for value in values
+    ),
+    scales={scale: _lambdas(scale) for scale in PASSES},
+    axis="seed",
+)
+"""The search for either lambda."""
+
+
+def lambdas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
+    rows = frame.assign(score=100 * validation(frame), lam=frame["hyper.lam"].astype(float))
+    return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
+
+
+def chosen_lambda(rows: pd.DataFrame) -> dict[str, float]:
+    """Return method -> the tied lambda that is nearest to the default, as a factor."""
+    found = {}
+    for method, of in rows.groupby("method"):
+        tied = of[of["score"] >= of["score"].max() - 100 * TIED]
+        default = LAMBDAS[str(method)][2]
+        found[str(method)] = float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
+    return found
+
+
+def _print(rows: pd.DataFrame) -> None:
+    print(markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
+
+
+def _tell(schedules_of: str, lambdas_of: str | None = None) -> None:
+    """Print the scores and the choice of either search."""
+    table = schedules(stored_table(schedules_of))
+    _print(table)
+    print(chosen_schedule(table).to_string() + "\n")
+    if lambdas_of is not None:
+        values = lambdas(stored_table(lambdas_of))
+        _print(values)
+        print(chosen_lambda(values))
+
+
+if __name__ == "__main__":
+    on_studies(_tell, at_most=2)

@@ -1,0 +1,97 @@
+"""What an interval says of a hypothesis: supported, refuted or open; and the numbers of runs that it is about.
+
+Differences are paired by seed and in percentage points. `experiments.hypotheses` has what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+
+from experiments.claims.scorecard import NEAR
+from semcom.config import ConfigError
+from semcom.studies.analysis.means import number_of
+from semcom.studies.analysis.statistics import t_interval
+
+Row = dict[str, Any]
+"""A hypothesis at a place, with the difference, its interval and the answer."""
+SUPPORTED, REFUTED, OPEN = "supported", "refuted", "open"
+
+
+def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> str:
+    """Return what an interval says of a number that is claimed to be above a limit, or below it."""
+    sides = {True: low > limit, False: high < limit}
+    return SUPPORTED if sides[above] else REFUTED if sides[not above] else OPEN
+
+
+def level(low: float, high: float, within: float = NEAR) -> str:
+    """Return what an interval says of a difference that is claimed to be 0, give or take some points."""
+    return SUPPORTED if -within < low and high < within else REFUTED if low > within or high < -within else OPEN
+
+
+def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
+    """Return the row of a hypothesis that the values of the seeds, in points, are above a limit, or below it.
+
+    Raises:
+        ConfigError: there is no value.
+    """
+    known = values.dropna()
+    if known.empty:
+        raise ConfigError(f"hypotheses: {hypothesis}: its runs are missing{f' at {place}' if place else ''}")
+    found = t_interval(known.to_numpy())
+    ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
+    return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
+
+
+def reported(what: str, place: str, values: pd.Series) -> Row:
+    """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
+    return {**decided(f"(reported: {what})", place, values), "answer": ""}
+
+
+def at_each(
+    title: str,
+    values: pd.Series,
+    fields: Sequence[str],
+    place: str = "{}",
+    of: Callable[..., Row] = decided,
+    **rule: Any,
+) -> Iterator[Row]:
+    """Yield the row of each place, as `decided` or another function makes it.
+
+    Args:
+        title: of the hypothesis.
+        values: in points, by place and seed.
+        fields: those that tell places apart.
+        place: what one is called, a format of its fields.
+        of: function to a row.
+        rule: what else it takes.
+    """
+    for key, part in values.groupby(list(fields), sort=False):
+        yield of(title, place.format(*key), part, **rule)
+
+
+def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
+    """Return a number of a variant's runs in percent, by place and seed, such as views.personal.accuracy."""
+    part = frame[frame["variant"] == variant].set_index([*places, "seed"] if places else "seed")
+    return 100 * part[number].astype(float)
+
+
+def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a number of each run in percent: a row for each place and seed, a column for each variant.
+
+    Args:
+        frame: the finished runs of a sweep's table.
+        metric: number of the headline view, or with a dot of the run, such as clusters.power_common; at.-9 and the like
+            are the view's.
+        places: fields that tell places apart.
+    """
+    values = [number_of(row, metric) for row in frame.to_dict("records")]
+    wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
+    return 100 * wide.astype(float)
+
+
+def over_places(values: pd.Series) -> pd.Series:
+    """Return the mean over places of each seed; NaN for a seed that lacks one."""
+    return values.unstack("seed").mean(skipna=False)

@@ -1,5 +1,0 @@
-"""The report: a page of HTML that shows a study, or several, without a network and without semcom."""
-
-from figures.report.build import report
-
-__all__ = ["report"]

@@ -1,0 +1,116 @@
+"""Bars or dots, a row for each method or other value: as many names as there are fit beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import described, over_seeds
+from semcom.plots.style import bar_styles, percent
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import NAMED, field_label, metric_label, place_label, value_label
+
+ROW, MARK = 0.15, 0.07
+"""Height of a row, and of each further mark in it, in inches."""
+
+
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the means over seeds; methods ascend by the mean of all that is shown of them. Errors: `Study.mean`."""
+    cells = over_seeds(study, plot)
+    if plot.x not in NAMED:
+        return cells
+    order = cells.groupby(plot.x)["mean"].mean().sort_values(kind="stable").index
+    place = cells[plot.x].map({name: i for i, name in enumerate(order)})
+    return cells.iloc[np.argsort(place.to_numpy(), kind="stable")].reset_index(drop=True)
+
+
+def rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
+    """Return the values that make the rows, the lowest row first: methods ascend, other values descend."""
+    values = list(dict.fromkeys(cells[plot.x]))
+    return values if plot.x in NAMED else values[::-1]
+
+
+def draw_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a bar from zero for each row and hue."""
+    count = len(styles)
+    for i, (label, style, at, line) in enumerate(_series(axes, cells, plot, styles)):
+        height = 0.8 / count
+        axes.barh(at + 0.4 - height * (i + 0.5), line["mean"], height, label=label, zorder=2, **style)
+        axes.errorbar(
+            line["mean"], at + 0.4 - height * (i + 0.5), xerr=_bars(line), fmt="none", ecolor="black", elinewidth=0.6,
+            capsize=min(2.0, 8 * height), zorder=3,
+        )  # fmt: skip
+    axes.set_xlim(left=min(0.0, float(np.nanmin(cells[["mean", "low"]]))))
+
+
+def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a dot with its interval for each row and hue."""
+    count = len(styles)
+    for i, (label, style, at, line) in enumerate(_series(axes, cells, plot, styles)):
+        shift = 0.5 * ((count - 1) / 2 - i) / max(1, count - 1)
+        look = {**style, "linestyle": "none"}
+        axes.errorbar(line["mean"], at + shift, xerr=_bars(line), label=label, elinewidth=0.6, **look)
+    axes.margins(x=0.06)
+
+
+def _series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
+    """Yield label, style, heights and numbers of each hue, on axes that name the rows."""
+    names = rows(cells, plot)
+    axes.set_yticks(range(len(names)), [value_label(str(plot.x), name) for name in names])
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.grid(axis="y", visible=plot.kind == "dots")
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(metric_label(plot.y))
+    if plot.x not in NAMED:
+        axes.set_ylabel(field_label(str(plot.x)))
+    percent(axes.xaxis, plot.y)
+    height = {name: i for i, name in enumerate(names)}
+    if plot.hue is None:
+        yield None, styles[None], cells[plot.x].map(height).to_numpy(float), cells
+        return
+    for hue in styles:
+        line = cells[cells[plot.hue] == hue]
+        if len(line):
+            yield place_label(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
+
+
+def _bars(line: pd.DataFrame) -> list[pd.Series] | None:
+    """Return the lengths of the error bars, down and up; None where no row has an interval."""
+    return [line["mean"] - line["low"], line["high"] - line["mean"]] if line["low"].notna().any() else None
+
+
+def height(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the height of a panel in inches, which grows with its rows."""
+    hues = cells[plot.hue].nunique() if plot.hue else 1
+    return 0.4 + len(rows(cells, plot)) * (ROW + MARK * (hues - 1))
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the marks and bars are, and how rows are sorted."""
+    hidden = plot if plot.x not in NAMED else Plot(**{**vars(plot), "x": None})
+    order = " Methods are sorted by their mean." if plot.x in NAMED else ""
+    return described(cells, hidden, "error bars") + order
+
+
+_TAKES = ("x", "y", "hue")
+BARS = Kind(
+    "bars from zero, a row for each method or value",
+    numbers,
+    draw_bars,
+    caption,
+    _TAKES,
+    height=height,
+    styles=bar_styles,
+    rows="x",
+)
+DOTS = Kind(
+    "dots, a row for each method or value, on an axis that shows the variation",
+    numbers,
+    draw_dots,
+    caption,
+    _TAKES,
+    height=height,
+    rows="x",
+)

@@ -1,0 +1,104 @@
+"""Bars over clients or over classes, a panel for each method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import described, of_view, tidy
+from semcom.plots.style import bar_styles, percent
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import metric_label, place_label, value_label
+
+NAMED = 12
+"""Clients or classes up to which each has its tick."""
+FEW = 4
+"""Panels up to which each is high."""
+
+
+def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the accuracy of each client; of several seeds that of the k-th least accurate client, averaged over seeds.
+
+    Seeds divide the data in other ways, so that client 3 of one seed has nothing to do with client 3 of another.
+
+    Raises:
+        ConfigError: as `Study.mean`.
+    """
+    frame = of_view(study, study.clients, plot.view)
+    if frame["seed"].nunique() > 1:
+        frame = frame.assign(client=frame.groupby("hash")["accuracy"].rank(method="first").astype(int) - 1)
+    return tidy(study, frame, plot)
+
+
+def of_classes(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the accuracy of each class over all clients, mean over seeds. Errors: `Study.mean`."""
+    return tidy(study, study.classes, plot)
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a bar for each client or class, and hue; a dashed line is their mean where there is one hue."""
+    x, count = str(plot.x), len(styles)
+    places = sorted(cells[x].unique())
+    for i, (hue, style) in enumerate(styles.items()):
+        line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
+        at, width = line[x].map(places.index) + 0.8 * ((i + 0.5) / count - 0.5), 0.8 / count
+        label = None if plot.hue is None else place_label(plot.hue, hue)
+        axes.bar(at, line["mean"], width, label=label, zorder=2, **style)
+        if line["low"].notna().any():
+            bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
+            axes.errorbar(at, line["mean"], bars, fmt="none", ecolor="black", elinewidth=0.5, capsize=1, zorder=3)
+    if count == 1:
+        axes.axhline(cells["mean"].mean(), color="black", linestyle="--", linewidth=0.7, zorder=4)
+    step = 1 if len(places) <= NAMED else 5 * (1 + len(places) // 50)
+    axes.set_xticks(range(0, len(places), step), [value_label(x, value) for value in places[::step]])
+    axes.set_xlim(-0.7, len(places) - 0.3)
+    axes.grid(axis="x", visible=False)
+    axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")
+    axes.set_ylabel(metric_label("accuracy"))
+    percent(axes.yaxis, "accuracy")
+
+
+def height(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the height of a panel in inches, less where there are many."""
+    return 1.5 if cells[plot.facet].nunique() <= FEW else 0.95
+
+
+def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the bars are, and the order of the clients."""
+    order = " Clients are sorted by their accuracy in each seed, since seeds divide the data in other ways."
+    return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "")
+
+
+def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the bars are."""
+    return _caption(cells, plot, "each class over all clients")
+
+
+def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
+    text = described(cells, Plot(**{**vars(plot), "x": None}), "error bars")
+    mean = "" if plot.hue else " Dashed: the mean of the bars."
+    return text.replace("Test accuracy", f"Test accuracy of {whose}", 1) + mean
+
+
+CLIENTS = Kind(
+    title="a bar for each client, a panel for each method",
+    numbers=of_clients,
+    draw=draw,
+    caption=caption_of_clients,
+    takes=("x", "hue"),
+    x="client",
+    facet="variant",
+    height=height,
+    styles=bar_styles,
+    columns=3,
+)
+CLASSES = replace(
+    CLIENTS,
+    title="a bar for each class, a panel for each method",
+    numbers=of_classes,
+    caption=caption_of_classes,
+    x="class",
+)

@@ -1,0 +1,118 @@
+"""What each method gains over one of them: paired differences as colours, with their intervals in the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from semcom.config import ConfigError
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.heatmap import Cell, colour_bar, height, table, width
+from semcom.studies.analysis.comparison import Comparisons
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import is_share, metric_name, value_label
+
+MAP = "RdBu"
+"""Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
+WITH_INTERVAL = 0.62
+"""Width of a number with its interval in a cell in inches."""
+LEAST = 0.1
+"""Gain at which the scale of a share ends at the least; losses may be larger, and are as dark as its end."""
+OVER = "local"
+"""The method that others are compared with where none is asked for."""
+
+
+def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return the paired differences, first minus `over`, a row for each method and place.
+
+    Args:
+        study: the part that is shown.
+        plot: the request.
+        also: method -> a view of it that has rows of its own, below those of the view that is asked for.
+
+    Returns:
+        Columns: variant, the abscissa and panels, mean, low, high (95 % interval), n (seeds), interval (what it is
+        over, in words), p_holm (after Holm's correction over all cells), supported (whether a difference can be told).
+
+    Raises:
+        ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
+    """
+    study = study.along(plot.fields)  # fields of the figure may have one value only
+    found = gains(study, plot, also)
+    cells = found.groupby(list(plot.fields), dropna=False)
+    hidden = (name for name in study.axes if name not in plot.fields and (cells[name].nunique(dropna=False) > 1).any())
+    if name := next(hidden, None):
+        raise ConfigError(f"{name}: its values would be shown as one; give one with --at, or --facet {name}")
+    return found.drop(columns=[name for name in study.axes if name not in plot.fields])
+
+
+def gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have.
+
+    Holm's correction is over those of other views too; arguments are as of `numbers`.
+    """
+    over, asked = str(plot.over), list(study.gains(str(plot.over), view=plot.view, metric=plot.y))
+    for method, view in (also or {}).items():
+        if method not in study.variants:
+            continue
+        of_view = study.gains(over, view={method: view}, metric=plot.y)
+        at = max((i for i, one in enumerate(asked, 1) if one.first == method), default=0)
+        asked[at:at] = [replace(one, first=f"{method} {view}") for one in of_view if one.first == method]
+    found = Comparisons.corrected(asked).frame
+    found = found.rename(columns={"first": "variant", "difference": "mean", "procedure": "interval"})
+    own = ["mean", "low", "high", "n", "interval", "p_holm", "supported"]
+    return found.assign(n=found["seeds"].map(len))[["variant", *study.axes, *own]]
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
+    share = is_share(plot.y)
+    table(axes, cells, plot, lambda cell: _text(cell, share), lambda cell: cell["supported"], MAP)
+
+
+def _text(cell: Cell, share: bool) -> str:
+    """Return a difference with its sign, and the larger half of its interval."""
+    times, digits = (100, ".1f") if share else (1, ".2g")
+    half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])
+    around = "" if np.isnan(half) else f" ± {times * half:{digits}}"
+    return f"{times * cell['mean']:+z{digits}}{around}"
+
+
+def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
+    share = is_share(plot.y)
+    most = max(float(cells["mean"].max()), LEAST if share else 0) or float(cells["mean"].abs().max()) or 1.0
+    label = f"Gain over {value_label('variant', plot.over)}{' (points)' if share else ''}"
+    colour_bar(figure, (-most, most), label, share)
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the cells are."""
+    unit = " in percentage points" if is_share(plot.y) else ""
+    made = "; ".join(dict.fromkeys(cells["interval"]))
+    return (
+        f"Test {metric_name(plot.y)} of each method minus that of {value_label('variant', plot.over)}{unit}, runs "
+        f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
+        "is outside its interval, and p < 0.05 after Holm's correction over all cells)."
+    )
+
+
+GAIN = Kind(
+    title="what methods gain over one of them as colours, a row for each method, a column for each value of a field",
+    tabled=False,
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    takes=("x", "y", "over"),
+    hue="variant",
+    height=height,
+    width=lambda cells, plot: width(cells, plot, WITH_INTERVAL),
+    columns=3,
+    finish=scale,
+    rows="hue",
+)

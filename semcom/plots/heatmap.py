@@ -1,0 +1,224 @@
+"""Tables as pictures: the means of methods along a field, and confusion matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import check_panels, described, of_view, over_seeds
+from semcom.plots.style import CHARACTER
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import field_label, is_share, metric_label, value_label
+
+Cell = Mapping[str, Any]
+MAP = "viridis"
+"""Its lightness rises evenly, so that it reads the same in grey."""
+CELL = 0.17
+"""Height of a row in inches."""
+BAR, BESIDE = 0.09, 0.6
+"""Widths of the colour scale, and of it with its label, in inches."""
+NUMBER = 0.26
+"""Width of a number in a cell in inches."""
+WRITTEN = 12
+"""Columns up to which numbers stand in the cells."""
+
+
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the means over seeds. Errors: `Study.mean`."""
+    return over_seeds(study, plot)
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a row for each hue, a column for each value of the abscissa; the best are bold."""
+    share = is_share(plot.y)
+    table(axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best")
+
+
+def table(
+    axes: Axes,
+    cells: pd.DataFrame,
+    plot: Plot,
+    text: Callable[[Cell], str],
+    bold: Callable[[Cell], bool],
+    colours: str = MAP,
+) -> None:
+    """Draw a row for each hue and a column for each value of the abscissa, with their labels.
+
+    Args:
+        axes: of the panel.
+        cells: its numbers, of which `mean` makes the colour.
+        plot: the request.
+        text: function from a cell, by the names of its columns, to what is written in it.
+        bold: function from a cell to whether that is bold.
+        colours: name of the colour map.
+    """
+    rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
+    if pd.api.types.is_numeric_dtype(cells[plot.x]):
+        columns = sorted(columns)
+    place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
+    found = [[place.get((r, c), {}) for c in columns] for r in rows]
+    values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
+    matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
+    for each in axes.texts:
+        column, row = (round(value) for value in each.get_position())
+        each.set_fontweight("bold" if bold(found[row][column]) else "normal")
+    axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
+    axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
+    axes.set_xlabel(field_label(str(plot.x)))
+
+
+def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
+    """Draw a table of numbers as colours, with texts in the cells where there is room."""
+    axes.imshow(np.ma.masked_invalid(values), cmap=colours, aspect="auto")
+    axes.grid(False)
+    axes.tick_params(length=0)
+    if values.shape[1] > WRITTEN:
+        return
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=6.5)
+
+
+def _column(plot: Plot, value: Any) -> str:
+    """Return the label of a column; the unit stands below all of them."""
+    return value_label(str(plot.x), value).removesuffix(" dB")
+
+
+def _text(value: float, share: bool) -> str:
+    return f"{100 * value:.1f}" if share else f"{value:.3g}"
+
+
+def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Give all panels one colour scale, and show it beside them."""
+    ends = float(cells["mean"].min()), float(cells["mean"].max())
+    colour_bar(figure, ends, _scale_label(plot), is_share(plot.y) or plot.kind == "confusion")
+
+
+def colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
+    """Give all panels one colour scale, show it beside them, and choose inks that stand out.
+
+    Args:
+        figure: with a `matrix` in each panel.
+        ends: the values at both ends of the scale.
+        label: of the scale.
+        percent: whether shares are written in percent at it.
+    """
+    axes = figure.axes
+    images = [each.images[0] for each in axes]
+    for image in images:
+        image.set_clim(*ends)
+    bar = figure.colorbar(images[0], ax=axes, label=label, pad=0.02, aspect=0.8 * figure.get_figheight() / BAR)
+    if percent:
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
+    for each in axes:
+        _ink(each)
+
+
+def _ink(axes: Axes) -> None:
+    """Write white on dark cells and black on light ones."""
+    image = axes.images[0]
+    values = np.ma.filled(image.get_array().astype(float), np.nan)  # type: ignore[union-attr]
+    for text in axes.texts:
+        column, row = (round(value) for value in text.get_position())
+        red, green, blue, _ = image.cmap(image.norm(values[row, column]))
+        text.set_color("white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black")
+
+
+def _scale_label(plot: Plot) -> str:
+    return "Share of the true class (%)" if plot.kind == "confusion" else metric_label(plot.y)
+
+
+def height(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the height of a panel in inches, which grows with its rows."""
+    return 0.45 + CELL * max(4, cells[plot.hue].nunique())
+
+
+def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
+    """Return the widths in inches that the numbers (`text` each) of a panel take, and the rows' labels with the scale.
+
+    Numbers that are too many to be written take none.
+    """
+    rows = [value_label(str(plot.hue), value) for value in cells[plot.hue].unique()]
+    columns = [_column(plot, value) for value in cells[plot.x].unique()]
+    each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
+    return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the cells are."""
+    best = " Bold: best, where the difference is supported." if "best" in set(cells.get("mark", ())) else ""
+    return described(cells, plot, "in the CSV file") + best
+
+
+# -- confusion -------------------------------------------------------------------------------------------------------
+
+
+def confused(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the share of each true class that is taken for each class, over all runs of a panel.
+
+    Returns:
+        Columns: the panels' field, true, predicted, count (test images of all runs), mean (share of the true class).
+
+    Raises:
+        ConfigError: no run kept its matrices, or no such view.
+    """
+    frame = of_view(study, study.confusion, plot.view)
+    check_panels(frame, plot)
+    by = [plot.facet, "true"]
+    counts = frame.groupby([*by, "predicted"], sort=False, dropna=False)["count"].sum().reset_index()
+    whole = counts.groupby(by, dropna=False)["count"].transform("sum")
+    return counts.assign(mean=counts["count"] / whole)
+
+
+def draw_confusion(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a confusion matrix, a row for each true class."""
+    values = cells.pivot(index="true", columns="predicted", values="mean").to_numpy()
+    matrix(axes, values, [[f"{100 * value:.0f}" for value in row] for row in values])
+    classes = range(len(values))
+    axes.set_xticks(classes, map(str, classes))
+    axes.set_yticks(classes, map(str, classes))
+    axes.set_xlabel("Predicted class")
+    axes.set_ylabel("True class")
+
+
+def confusion_height(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the height of a square panel in inches."""
+    return 0.45 + max(1.6, 0.17 * cells["true"].nunique())
+
+
+def confusion_caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the cells are."""
+    return "Test images of each true class (rows) by the class that they are taken for, of all clients and seeds, in %."
+
+
+HEATMAP = Kind(
+    title="means as colours, a row for each method, a column for each value of a field",
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    takes=("x", "y", "hue"),
+    hue="variant",
+    height=height,
+    width=width,
+    columns=3,
+    finish=scale,
+    rows="hue",
+)
+CONFUSION = Kind(
+    title="confusion matrices, a panel for each method (runs with --keep confusion)",
+    tabled=False,
+    numbers=confused,
+    draw=draw_confusion,
+    caption=confusion_caption,
+    facet="variant",
+    height=confusion_height,
+    columns=3,
+    finish=scale,
+    of_y=False,
+)

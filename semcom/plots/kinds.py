@@ -1,0 +1,123 @@
+"""The kinds of figures by name, and what a request leaves open, filled in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from channels.registry import Registry
+from semcom.config import ConfigError
+from semcom.packages import catalogue
+from semcom.plots.base import Kind, Plot
+from semcom.plots.gain import OVER
+from semcom.registry import find
+from semcom.studies.analysis.efficiency import COSTS
+from semcom.studies.analysis.study import Study
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.names import NAMED, TEST
+
+KINDS: Registry[Kind] = Registry(
+    "kind",
+    {
+        "lines": "semcom.plots.lines:LINES",
+        "curves": "semcom.plots.curves:CURVES",
+        "bars": "semcom.plots.bars:BARS",
+        "dots": "semcom.plots.bars:DOTS",
+        "heatmap": "semcom.plots.heatmap:HEATMAP",
+        "gain": "semcom.plots.gain:GAIN",
+        "clients": "semcom.plots.classes:CLIENTS",
+        "classes": "semcom.plots.classes:CLASSES",
+        "confusion": "semcom.plots.heatmap:CONFUSION",
+        "divisions": "semcom.plots.divisions:DIVISIONS",
+        "embedding": "semcom.plots.embedding:EMBEDDING",
+        "pareto": "semcom.plots.pareto:PARETO",
+    },
+    base="semcom.plots.base:Kind",
+    made=True,
+    catalogue=partial(catalogue, "semcom.kinds"),
+)
+"""Kinds of figures by name."""
+TAKEN = ("x", "y", "hue", "over", "window", "broken")
+"""Fields of a request that not every kind takes."""
+OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
+"""Abscissa that is no field of a configuration -> its kind."""
+
+
+def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
+    """Return the part of a study that a request is about, with the fields of the request, and the request filled in.
+
+    Raises:
+        ConfigError: no such kind or field, or something is asked for that the kind does not take.
+    """
+    part = study.where(wanted.at)
+    asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
+    chosen = replace(wanted, **asked, kind=wanted.kind or _kind_of(part, asked["x"]))
+    kind = find(KINDS, str(chosen.kind))
+    _check_taken(chosen, kind)
+    rows = chosen.kind in ("bars", "dots")
+    x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)
+    hue = chosen.hue if x != chosen.hue else None
+    hue = hue or (("variant" if x not in NAMED else None) if rows else kind.hue)
+    plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
+    plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
+    plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
+    _check(plot)
+    return part.along([name for name in plot.fields if name not in (*OF_X, TEST)]), plot
+
+
+def _named(study: Study, asked: str, name: str | None) -> str | None:
+    """Return a field of a request as columns have it. Raises ConfigError for one that the study has not."""
+    if name is None or (asked == "x" and name in OF_X):
+        return name
+    return TEST if name in (TEST, TEST_SNR) else study.named(asked, [name])[0]
+
+
+def _kind_of(study: Study, x: str | None) -> str:
+    """Return the kind that follows from the abscissa: lines where it has numbers, bars where it has none."""
+    if x in OF_X:
+        return OF_X[str(x)]
+    if x is None or x in NAMED:
+        return "bars"
+    values = [study.runs[x]] if x in study.runs else []
+    numeric = x == TEST or all(pd.to_numeric(v, errors="coerce").map(math.isfinite).all() for v in values)
+    return "lines" if numeric else "bars"
+
+
+def _check_taken(plot: Plot, kind: Kind) -> None:
+    """Raise ConfigError for something that the kind does not take."""
+    for each in fields(Plot):
+        given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
+        if each.name in TAKEN and given != usual and each.name not in kind.takes:
+            raise ConfigError(f"{each.name}: {given!r} has no effect on {plot.kind}; leave it out")
+    only = {name for name, of in OF_X.items() if of == plot.kind}
+    if plot.x is not None and only and plot.x not in only:
+        raise ConfigError(f"x: {plot.x!r} is not what {plot.kind} are over; give {' or '.join(sorted(only))}")
+    if plot.x in OF_X and not only:
+        raise ConfigError(f"x: {plot.kind} cannot be over {plot.x!r}; leave the kind out, or give a field of the runs")
+
+
+def _check(plot: Plot) -> None:
+    """Raise ConfigError for a request without an abscissa, of one field twice, or of no such number of images."""
+    if plot.x is None and "x" in KINDS.get(str(plot.kind)).takes:
+        raise ConfigError(f"x: none is given; {plot.kind} take a field of the runs, such as channel.snr_db")
+    for first, second in (("x", "hue"), ("x", "facet"), ("hue", "facet")):
+        if getattr(plot, first) is not None and getattr(plot, first) == getattr(plot, second):
+            raise ConfigError(f"{second}: {getattr(plot, second)} is {first} already; give another field")
+    if plot.kind == "divisions" and plot.y not in ("train", "test"):
+        raise ConfigError(f"y: {plot.y!r} is not one of train, test")
+
+
+def numbers_of(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the numbers of a settled request; empty values of hue and panels are the text "none"."""
+    cells = KINDS.get(str(plot.kind)).numbers(study, plot)
+    return named_empty(cells, plot)
+
+
+def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Return numbers in which empty values of hue and panels are the text "none", by which they are found."""
+    names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]
+    return cells.assign(**{name: cells[name].astype(object).where(cells[name].notna(), "none") for name in names})

@@ -1,0 +1,142 @@
+"""The page beside a figure: its caption, the table, the exact command, and what the results depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.ticker import EngFormatter
+
+from semcom.methods.registry import METHODS
+from semcom.plots.base import Drawing, Measured, Plot
+from semcom.plots.kinds import KINDS
+from semcom.runs.folder import commit, versions
+from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.sheet import Sheet
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import NAMED, is_share, metric_name
+from semcom.studies.registry import experiment
+
+SETTING = {
+    "data.name": "dataset",
+    "clients": "clients",
+    "partition.kind": "partition",
+    "partition.ways": "ways",
+    "partition.shots": "shots",
+    "channel.kind": "channel",
+    "train.rounds": "rounds",
+    "train.local_epochs": "local epochs",
+    "train.local_steps": "local steps",
+    "train.batch_size": "batch size",
+    "train.optimizer": "optimiser",
+    "train.lr": "rate",
+}
+"""Columns of the setting -> their names on the page."""
+SHOTS = ("partition.ways", "partition.shots")
+"""Those of them that belong to the partition `shots` alone."""
+LENGTHS = ("train.local_epochs", "train.local_steps")
+"""Those of which a run has one."""
+
+
+def page(
+    chosen: Drawing, study: Study, plot: Plot, numbers: pd.DataFrame, caption: str, record: Mapping[str, Any]
+) -> str:
+    """Return the page of a study's figure as Markdown.
+
+    Args:
+        chosen: the figure.
+        study: the part of the study that is shown.
+        plot: the request, settled.
+        numbers: the plotted numbers.
+        caption: what they are.
+        record: of sweep.json, where the study is a sweep: experiment, scale and command; and the command that draws.
+    """
+    source = experiment(chosen.experiment) if chosen.experiment else None
+    frame = study.runs
+    failed = int((frame["status"] == "failed").sum())
+    missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
+    paper = {"Paper item": source.paper} if source else {}
+    scale = {"Scale": str(record["scale"])} if "scale" in record else {}
+    unit = f" ({metric_name(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
+    facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
+    commands = [record[name] for name in ("command", "plot") if name in record]
+    title = source.title if source else KINDS.get(str(plot.kind)).title
+    return _page(chosen.name, title, f"{caption}{missing}", _table(numbers, plot), list(facts.items()), commands)
+
+
+def _table(numbers: pd.DataFrame, plot: Plot) -> str:
+    """Return the plotted means as a table, methods or the figure's rows down; nothing for what makes none to read."""
+    kind = KINDS.get(str(plot.kind))
+    if not kind.tabled:
+        return ""
+    rows = kind.rows
+    named = tuple(name for name in (plot.hue, plot.facet, plot.x) if name in NAMED)
+    down = named or ((getattr(plot, rows),) if rows else plot.fields[:1])
+    if plot.kind == "pareto":
+        # A cost of its own for each method and panel: it stands beside the method, not over a column.
+        down = tuple(name for name in (plot.facet, plot.hue, plot.x) if name)
+        numbers = numbers.assign(**{str(plot.x): numbers[plot.x].map(EngFormatter(places=2))})
+        if plot.facet:
+            numbers = pd.concat(part for _, part in numbers.groupby(plot.facet, sort=False))
+    across = tuple(name for name in plot.fields if name not in down)
+    return Sheet(numbers, down, across, plot.y).markdown().rstrip()
+
+
+def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
+    """Return the page of a figure that measured its own `numbers`, as Markdown."""
+    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    facts = [
+        ("Versions", installed),
+        ("Commit", commit() or "not known"),
+        ("Plotted numbers", f"{chosen.name}.csv"),
+    ]
+    table = markdown(chosen.table(numbers))
+    return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"])
+
+
+def _page(
+    name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], commands: Sequence[str]
+) -> str:
+    """Return a page of heading, picture, caption, table, facts and commands."""
+    lines = [
+        f"# {name}: {title}",
+        "",
+        f"![{title}]({name}.png)",
+        "",
+        caption,
+        "",
+        *([table, ""] if table else []),
+        *(f"* {fact}: {text}" for fact, text in facts),
+        "",
+        "```sh",
+        *commands,
+        "```",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _facts(frame: pd.DataFrame) -> dict[str, str]:
+    """Return what the runs have in common: setting, seeds, versions, commit."""
+    shots = (frame["partition.kind"] == "shots").all()
+    given = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
+    columns = {c: n for c, n in given.items() if c not in LENGTHS or frame[c].notna().any()}
+    versions = [f"{c.removeprefix('versions.')} {_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
+    return {
+        "Setting": ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items()),
+        "Seeds": _distinct(frame["seed"]),
+        "Versions": ", ".join(versions) or "not stored",
+        "Commit": _distinct(frame["commit"]) if "commit" in frame else "not stored",
+    }
+
+
+def _used(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Return a column without the runs of methods that do not use the field: theirs is a default of no effect."""
+    idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
+    return frame.loc[~frame["method"].isin(idle), column]
+
+
+def _distinct(column: pd.Series) -> str:
+    """Return the different values of a column, in their order."""
+    return " / ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in column.dropna().unique()) or "not stored"

@@ -1,0 +1,71 @@
+"""Accuracy against what it costs, with the methods that no other one beats in both."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter, MaxNLocator
+
+from semcom.config import ConfigError
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import described
+from semcom.plots.style import percent
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import field_label, metric_label, value_label
+
+DECADE = 10
+"""Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
+
+
+def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return `Study.pareto`, with the accuracy as `mean` and the cost under its own name.
+
+    Raises:
+        ConfigError: as `Study.pareto`, or a field varies that makes no panels.
+    """
+    others = [name for name in study.axes if name != plot.facet and study.runs[name].nunique(dropna=False) > 1]
+    if others:
+        raise ConfigError(f"{others[0]}: its values would be shown as one; give one with --at, or --facet {others[0]}")
+    found = study.pareto(str(plot.x), view=plot.view).rename(columns={"accuracy": "mean", "cost": str(plot.x)})
+    if found[plot.x].isna().any():
+        lacking = found.loc[found[plot.x].isna(), "variant"].iloc[0]
+        raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
+    return found
+
+
+def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a mark for each method, and circles and a step through those that no other one dominates."""
+    x = str(plot.x)
+    front = cells[cells["efficient"]].sort_values(x)
+    axes.step(front[x], front["mean"], where="post", color="0.6", linewidth=0.8, zorder=1)
+    for row in cells.to_dict("records"):
+        style = {**styles[row["variant"]], "linestyle": "none"}
+        bars = None if pd.isna(row["low"]) else [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
+        label = value_label("variant", row["variant"])
+        axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
+    axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
+    axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
+        axes.set_xscale("log")
+    axes.margins(0.08)
+    axes.set_xlabel(field_label(x))
+    axes.set_ylabel(metric_label(plot.y))
+    percent(axes.yaxis, plot.y)
+
+
+def caption(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what marks and step are."""
+    circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
+    return f"{described(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
+
+
+PARETO = Kind(
+    title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, samples or rounds",
+    numbers=numbers,
+    draw=draw,
+    caption=caption,
+    takes=("x",),
+    x="uses",
+    hue="variant",
+)

@@ -1,0 +1,90 @@
+"""Numbers that several kinds of figures draw: means over seeds with their intervals, by the fields of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.plots.base import Plot
+from semcom.runs.accuracy import CURVES
+from semcom.studies.analysis.means import check_seeds_alone, means
+from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import TEST, field_name, metric_name
+
+SETTING = "setting"
+"""Column with what a setting, several fields in one, is called."""
+
+
+def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
+
+    Where a test SNR is among the fields, they are those of `Study.snr`.
+
+    Raises:
+        ConfigError: as `Study.mean`.
+    """
+    if TEST in plot.fields:
+        if plot.y not in CURVES:
+            raise ConfigError(f"y: {plot.y!r} is not known at each test SNR; give {' or '.join(CURVES)}")
+        return tidy(study, study.snr, plot)
+    return study.marked(plot.fields, view=plot.view, metric=plot.y)
+
+
+def by_setting(
+    study: Study, plot: Plot, others: Sequence[str], fields: Sequence[str], name: Callable[..., str]
+) -> pd.DataFrame:
+    """Return means over seeds, with several fields as one, `SETTING`.
+
+    Args:
+        study: the results.
+        plot: the request, whose number is shown.
+        others: the fields that stay.
+        fields: those that become one, varied or not.
+        name: function from their values to what the setting is called.
+
+    Raises:
+        ConfigError: as `Study.mean`.
+    """
+    cells = study.along(fields).mean([*others, *fields], metric=plot.y).sort_values(list(fields), kind="stable")
+    cells.insert(0, SETTING, [name(*values) for values in cells[list(fields)].itertuples(index=False)])
+    return cells.drop(columns=list(fields))
+
+
+def tidy(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Return the means over seeds of a tidy table of the study, of the view that is asked for."""
+    if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
+        numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
+        raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
+    return means(of_view(study, frame, plot.view), plot.fields, plot.y)
+
+
+def of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
+    """Return the rows of one view (None: of each run's headline).
+
+    Raises:
+        ConfigError: no run has the view.
+    """
+    if view is not None:
+        if view not in set(frame["view"]):
+            raise ConfigError(f"view: no run has {view!r}; there are {', '.join(frame['view'].dropna().unique())}")
+        return frame[frame["view"] == view]
+    headline = study.views[study.views["headline"]].set_index("hash")["view"]
+    return frame[frame["view"] == frame["hash"].map(headline)]
+
+
+def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
+    """Check that the runs of a panel, a row or several each, differ in their seeds alone. Raises ConfigError."""
+    first, *others = [name for name in plot.fields if name in frame] or ["method"]
+    check_seeds_alone(frame.drop_duplicates("hash"), others, first)
+
+
+def described(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
+    """Return the caption of means: what they are of, against what, and what error bars are."""
+    name = metric_name(plot.y)
+    start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
+    against = f" against {field_name(plot.x)}" if plot.x else ""
+    view = f", view {plot.view}" if plot.view else ""
+    return f"{start}{against}{view}, {intervals(cells, shown)}."

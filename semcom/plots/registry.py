@@ -1,0 +1,91 @@
+"""The figures by name: those of installed packages and of plug-ins."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+
+from channels.registry import Registry
+from semcom.config import ConfigError
+from semcom.packages import catalogue
+from semcom.plots.base import AnyFigure, Drawing, Measured
+from semcom.registry import find
+from semcom.studies.experiment import Experiment
+
+LOG = logging.getLogger(__name__)
+FIGURES: Registry[AnyFigure] = Registry(
+    "figure",
+    {},
+    base="semcom.plots.base:AnyFigure",
+    made=True,
+    catalogue=partial(catalogue, "semcom.figures"),
+)
+"""Figures by name."""
+
+
+def drawing(name: str) -> AnyFigure:
+    """Return the figure called `name`.
+
+    Raises:
+        ConfigError: there is none; the known ones are listed.
+    """
+    return find(FIGURES, name)
+
+
+def drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
+    """Return the figures that are drawn after a sweep of an experiment at a scale (None: the first).
+
+    Raises:
+        ConfigError: there is no such figure, it shows something else, or it has no place for a value of the axis.
+    """
+    if isinstance(source.figures, str):
+        raise ConfigError(f"figures: {source.name} has {source.figures!r}; give a tuple of names")
+    return [_drawing_of(source, name, source.scale(scale)) for name in source.figures]
+
+
+def drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) -> list[Drawing]:
+    """Return the figures of an experiment that can show what a sweep has made of it; others are left out with a line.
+
+    Args:
+        declared: the experiment as it is registered (None: a study that nobody has declared, without figures).
+        chosen: as it is swept.
+        scale: of both.
+
+    Raises:
+        ConfigError: as `drawings_of`, about the experiment as it is registered.
+    """
+    drawn = []
+    for name in () if declared is None else [drawing.name for drawing in drawings_of(declared, scale)]:
+        try:
+            drawn.append(_drawing_of(chosen, name, scale))
+        except ConfigError as error:
+            LOG.warning("one figure is left out (%s)", error)
+    return drawn
+
+
+def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
+    """Return one figure of an experiment, see `drawings_of`."""
+    chosen = drawing(name)
+    if isinstance(chosen, Measured) or chosen.experiment != source.name:
+        shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
+        raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")
+    shown = ", ".join(chosen.places) or "no field that varies"
+    if source.axis not in chosen.places:
+        wanted = f"experiment {source.name} varies {source.axis}"
+        raise ConfigError(f"figure: {name} shows {shown}, and {wanted}; take a figure of that field")
+    if others := [field for field in source.rows(scale) if field not in chosen.places]:
+        wanted = f"experiment {source.name} varies {others[0]} too"
+        raise ConfigError(f"figure: {name} shows {shown} alone, and {wanted}; take a figure of both, or none")
+    placed = source.values(scale, source.axis) if chosen.plot.kind == "lines" and chosen.plot.x == source.axis else []
+    if unplaced := [value for value in placed if not _is_number(value)]:
+        raise ConfigError(f"figure: {name} cannot place {source.axis} {unplaced[0]!r}; give finite numbers")
+    return chosen
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value, of any type, is a finite number or the text of one."""
+    try:
+        return math.isfinite(float(str(value)))
+    except ValueError:
+        return False

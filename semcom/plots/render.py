@@ -1,0 +1,174 @@
+"""Rendering of a figure as PDF and PNG, with the plotted numbers as CSV and a page of caption and table."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semcom.config import ConfigError
+from semcom.files import SWEEP, TABLE, at_home, refuse_file, write_atomically
+from semcom.plots.base import Drawing, Measured, Plot
+from semcom.plots.registry import drawing
+from semcom.studies.analysis.study import Study, study
+from semcom.studies.names import TEST
+from semcom.studies.registry import EXPERIMENTS, experiment
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
+    """Draw a figure that has a name; nothing is trained.
+
+    Args:
+        name: a figure of `semcom.plots.registry`.
+        results: folder of a sweep, or its archive (None: results/<experiment>-<scale> with the largest scale that is
+            there, or the last one declared of scales with names of their own). A figure that measures its own numbers
+            takes none.
+        out: folder of the files (None: that of the study, or the one in which its archive lies; the current one for a
+            figure that measures its own numbers).
+
+    Returns:
+        <name>.pdf, <name>.png (300 dpi), <name>.csv (the plotted numbers), <name>.md (table, caption, command).
+
+    Raises:
+        ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, none
+            that finished, runs that differ in a field which the figure does not show, or an `out` that is a file.
+    """
+    from semcom.plots import page
+
+    chosen = drawing(name)
+    out = _folder(out)
+    if isinstance(chosen, Measured):
+        if results is not None:
+            raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
+        numbers = chosen.numbers()
+        return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or Path())
+    folder = at_home(results) if results is not None else _largest_scale(chosen.experiment)
+    whole = _of_its_experiment(chosen, folder)
+    return _draw(whole, chosen, whole.record, out or _beside(folder))
+
+
+def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path | str | None = None) -> list[Path]:
+    """Draw a figure of any study.
+
+    Args:
+        folder: of a sweep, of a run, of folders of runs, or an archive, see `semcom.studies.analysis.study.study`.
+        wanted: what is drawn.
+        name: of the files (None: that of the kind).
+        out: folder of the files (None: that of the study, or the one in which its archive lies).
+
+    Returns:
+        As `render`.
+
+    Raises:
+        ConfigError: as `semcom.study` and `Study.mean`, or the request is wrong.
+    """
+    from semcom.plots.kinds import settled
+
+    where, out = at_home(folder), _folder(out)
+    whole = study(where)
+    chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
+    files = {"--name": name, "--out": None if out is None else str(out)}
+    words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
+    return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
+
+
+def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Draw a request that is put to a study, and write its files."""
+    from semcom.plots import page, style
+    from semcom.plots.kinds import KINDS, named_empty, settled
+    from semcom.plots.panels import drawn, note
+
+    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
+    if "done" not in set(part.runs["status"]) and request.kind != "curves":
+        wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
+        raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
+    kind = KINDS.get(str(request.kind))
+    numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
+    text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
+    if TEST not in request.fields and (tested := part.tested(request.y)):
+        text += f" Tested {tested}."
+    with style.ieee():
+        figure = drawn(numbers, request)
+        if chosen.finish is not None:
+            chosen.finish(figure, numbers)
+        return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)
+
+
+def _folder(out: Path | str | None) -> Path | None:
+    """Return the folder of the files. Raises ConfigError for a file."""
+    if out is None:
+        return None
+    refuse_file(at_home(out))
+    return at_home(out)
+
+
+def _spelled(first: Sequence[str], wanted: Plot) -> str:
+    """Return the command that draws a request; `first` are its first words, of folder and files."""
+    usual, words = vars(Plot()), ["semcom", "plot", *first]
+    for name, value in vars(wanted).items():
+        if name == "at" and value:
+            several = {n: v if isinstance(v, (list, tuple)) else [v] for n, v in value.items()}
+            words += ["--at", *(f"{n}={','.join(map(str, v))}" for n, v in several.items())]
+        elif value != usual[name]:
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)
+
+
+def _beside(study: Path) -> Path:
+    """Return the folder of a study's figures where none is asked for."""
+    return study.parent if study.is_file() else study
+
+
+def _largest_scale(name: str) -> Path:
+    """Return the default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
+    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(experiment(name).offered())]
+    for folder in folders:
+        if (folder / TABLE).is_file():
+            return folder
+    raise ConfigError(f"results: there are none in results/{name}-*; run first: {_sweep_command(name)}")
+
+
+def _sweep_command(name: str) -> str:
+    """Return the command that makes an experiment's results at its cheapest scale."""
+    plugin = EXPERIMENTS.source(name)
+    more = f" --plugin {shlex.quote(plugin)}" if plugin else ""
+    return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
+
+
+def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:
+    """Return the study of a folder or an archive, which must be of the figure's experiment."""
+    if not folder.is_file() and not (folder / SWEEP).is_file():
+        command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(folder))}"
+        raise ConfigError(f"results: {folder} has no {SWEEP}; run first: {command}")
+    whole = study(folder)
+    if (found := whole.record.get("experiment")) != chosen.experiment:
+        raise ConfigError(f"results: {folder} is of {found or 'no sweep'}; {chosen.name} shows {chosen.experiment}")
+    return whole
+
+
+def _measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:
+    """Return the figure of numbers that it measured."""
+    from matplotlib.figure import Figure
+
+    from semcom.plots import style
+
+    with style.ieee():
+        figure = Figure()
+        chosen.draw(figure.add_subplot(), numbers)
+    return figure
+
+
+def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
+    """Write the four files, the page's text among them, each all or nothing."""
+    from semcom.plots import style
+
+    with style.ieee():
+        contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
+    contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
+    contents["md"] = text.encode()
+    return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

@@ -1,0 +1,129 @@
+"""The head of a report: what was run, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from semcom.files import SUMMARY
+from semcom.plots.report.names import heading, listed, shown
+from semcom.plots.report.subject import Subject
+from semcom.studies.analysis.study import Study
+from semcom.studies.overrides import flag_name
+from semcom.studies.results.repeat import changed
+from semcom.studies.results.run import Stored
+
+Fact = tuple[str, str]
+"""What it is about, and what it says."""
+
+
+def titled(study: Study, folder: Path) -> str:
+    """Return the title of a study: its experiment with the scale, and the name of its folder."""
+    sweep, name = study.record, folder.resolve().name
+    known = sweep.get("experiment") not in (None, "study")  # a study that nobody has declared
+    return f"{sweep['experiment']}, scale {sweep.get('scale')} ({name})" if known else name
+
+
+def facts(subject: Subject) -> list[Fact]:
+    """Return what was run: command, runs and how they ended, what varies and what is set, versions, days."""
+    study, names = subject.study, subject.names
+    runs = study.runs
+    states = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
+    found = [
+        ("Command", names.text(str(study.record.get("command", "")))),
+        ("Runs", f"{len(runs)} ({states})"),
+        ("Methods", ", ".join(study.variants)),
+        *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
+        ("Seeds", listed(sorted_values(study, "seed"))),
+        ("Set in all runs", names.text(_settings(subject))),
+        ("Accuracy", _accuracy(study, subject.view)),
+        ("Intervals", _intervals(study)),
+        ("Versions", _versions(study)),
+        ("Commit", _left(study, "commit")),
+        ("Device", _left(study, "device")),
+        ("Machine", _machines(study)),
+        ("Finished", _days(study, subject.folder.is_file())),
+        ("Warnings", _warnings(study)),
+    ]
+    return [(name, text) for name, text in found if text]
+
+
+def sorted_values(study: Study, field: str) -> list[Any]:
+    """Return the values of a field in a study: numbers ascending, others as they come, none at the end.
+
+    Runs whose configuration is not known yet do not count.
+    """
+    found = list(dict.fromkeys(run.fields.get(field) for run in study.stored if run.fields))
+    values = [value for value in found if value is not None]
+    numeric = all(isinstance(value, int | float) for value in values)
+    return [*(sorted(values) if numeric else values), *([None] if None in found else [])]
+
+
+def _settings(subject: Subject) -> str:
+    """Return the fields that all runs share and that are not as by default."""
+    each = [changed(config) for config in subject.configs.values()]
+    apart = {"seed", "keep", *subject.study.axes}
+    common = {n: v for n, v in (each[0] if each else {}).items() if n not in apart and all(v == o.get(n) for o in each)}
+    return ", ".join(f"{flag_name(name)} {_value(value)}" for name, value in common.items())
+
+
+def _value(value: Any) -> str:
+    return " ".join(map(shown, value)) if isinstance(value, list | tuple) else shown(value)
+
+
+def _accuracy(study: Study, view: str | None) -> str:
+    """Return what an accuracy is, and of which view of each method."""
+    views = (
+        study.views[study.views["headline"].astype(bool)] if view is None else study.views[study.views["view"] == view]
+    )
+    of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
+    said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
+    where = f"; tested {tested}" if (tested := study.tested()) else ""
+    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}{where}" if of else ""
+
+
+def _intervals(study: Study) -> str:
+    """Return what intervals are over, or why there are none."""
+    seeds = study.runs[study.runs["status"] == "done"].groupby(["variant", *study.axes], dropna=False)["seed"].nunique()
+    counts = sorted(set(seeds))
+    if not counts:
+        return ""
+    if counts == [1]:
+        return "none: each point has one seed, which says nothing of how sure a mean is"
+    one = "; none for points with one seed" if counts[0] == 1 else ""
+    return f"95 % t intervals over {' or '.join(str(n) for n in counts if n > 1)} seeds{one}"
+
+
+def _versions(study: Study) -> str:
+    columns = [name for name in study.runs if name.startswith("versions.")]
+    return ", ".join(f"{name.removeprefix('versions.')} {listed(list(study.runs[name]))}" for name in columns)
+
+
+def _left(study: Study, name: str) -> str:
+    """Return the different values of what finished runs have left."""
+    return listed([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
+
+
+def _machines(study: Study) -> str:
+    """Return the processors of finished runs, with their vector units; runs of older versions left none."""
+    found = [run.summary["machine"] for run in study.stored if run.summary and run.summary.get("machine")]
+    return listed([f"{each.get('accelerator', each['processor'])} ({each['vector']})" for each in found])
+
+
+def _warnings(study: Study) -> str:
+    first = [warnings[0] for run in study.stored if (warnings := (run.summary or {}).get("warnings"))]
+    return f"in {len(first)} of {len(study.stored)} runs; the first one: {first[0]}" if first else ""
+
+
+def _days(study: Study, archived: bool) -> str:
+    """Return the days on which summaries were written, the first and the last."""
+    found = sorted(_finished(study.stored)) if not archived else []  # an archive keeps no dates
+    return " to ".join(dict.fromkeys(day.isoformat() for day in (found[0], found[-1]))) if found else ""
+
+
+def _finished(runs: tuple[Stored, ...]) -> Iterator[date]:
+    for run in runs:
+        if run.status == "done":
+            yield date.fromtimestamp((run.folder / SUMMARY).stat().st_mtime)

@@ -1,0 +1,63 @@
+"""Names and values as the report shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from semcom.studies.names import FIELDS, point_label
+from semcom.studies.overrides import number
+from semcom.studies.results.repeat import here
+
+
+class Names:
+    """Texts of a study without the paths of a machine.
+
+    Args:
+        folder: of the study.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        parent = f"{folder.resolve().parent}/"
+        self._hidden = {parent: "", f"{folder.parent}/": "", f"{Path.home()}/": "~/"}
+
+    def text(self, text: str) -> str:
+        """Return a text in which the study's folder has no path before its name, and the user's home none."""
+        for path, short in self._hidden.items():
+            text = text.replace(path, short) if path not in ("./", "/") else text
+        return text
+
+
+def empty(value: Any) -> bool:
+    """Return whether a cell of a table has no value."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def shown(value: Any) -> str:
+    """Return the value of a field as text."""
+    if empty(value):
+        return "none"
+    return number(value) if isinstance(value, float) else here(str(value))
+
+
+def heading(field: str) -> str:
+    """Return the name of a field with its unit, such as "SNR in dB"."""
+    name, unit = FIELDS.get(field, (field, ""))
+    return f"{name} in{unit}" if unit else name
+
+
+def placed(point: Mapping[str, Any]) -> str:
+    """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
+    return point_label({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+
+
+def percent(value: Any) -> str:
+    """Return an accuracy in percent; nothing for none."""
+    return "" if empty(value) else f"{100 * value:.1f}"
+
+
+def listed(values: Sequence[Any]) -> str:
+    """Return different values with commas between them."""
+    return ", ".join(dict.fromkeys(shown(value) for value in values if not empty(value)))

@@ -1,0 +1,176 @@
+"""The tables of a report: means, comparisons, failed runs, all runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.plots.report.names import Names, empty, heading, percent, shown
+from semcom.plots.report.subject import Subject
+from semcom.studies.analysis.comparison import Comparison, Comparisons
+from semcom.studies.analysis.efficiency import cost_of
+from semcom.studies.analysis.study import Study
+from semcom.studies.results import repeat
+from semcom.studies.results.run import Stored
+
+MOST_COMPARISONS = 400
+"""Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: what it shows, and what it is sorted by."""
+
+    text: str
+    sort: float | str
+    mark: str = ""
+    """`best` or `second`, `code` for a command, or nothing."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted by each of its columns."""
+
+    id: str
+    title: str
+    note: str
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+    keys: Sequence[str] = field(default=())
+    """Hash of the run in each row; nothing where rows are no runs."""
+    sentences: Sequence[str] = ()
+    """Text in the place of rows."""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """True for each column that holds numbers alone, which stand to the right."""
+        return [not any(isinstance(row[i].sort, str) for row in self.rows) for i in range(len(self.heads))]
+
+
+def tables(subject: Subject) -> list[Table]:
+    """Return the tables of a study; without those that would be empty."""
+    study, view = subject.study, subject.view
+    found = [_means(study, view), _compared(study, view), _failed(study, subject.names), _runs(subject)]
+    return [table for table in found if table.rows or table.sentences or table.note]
+
+
+# -- means and comparisons -------------------------------------------------------------------------------------------
+
+
+def _means(study: Study, view: str | None) -> Table:
+    """Return means over seeds, with the marks that `Study.rank` supports."""
+    means, axes = study.marked(view=view), list(study.axes)
+    rows = []
+    for row in means.to_dict("records"):
+        accuracy = Cell(percent(row["mean"]), row["mean"], row["mark"])
+        ends = [Cell(percent(row[end]), _sortable(row[end])) for end in ("low", "high")]
+        said = Cell(row["interval"], row["interval"])
+        rows.append([*_place(row, ["variant", *axes]), accuracy, *ends, Cell(str(row["n"]), row["n"]), said])
+    heads = ["method", *map(heading, axes), "accuracy in %", "from", "to", "seeds", "interval"]
+    return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
+
+
+def _marks_note(some: bool) -> str:
+    rule = (
+        "where its paired difference to the next one is supported over two seeds or more, with Holm's correction over "
+        "all differences that this takes"
+    )
+    if some:
+        return f"Bold: the best at its point; underlined: the second. A rank is marked {rule}."
+    return f"No rank is marked: a method is called best at a point {rule}, and none is."
+
+
+def _compared(study: Study, view: str | None) -> Table:
+    """Return a sentence for each pair of variants at each point."""
+    pairs, done = list(combinations(study.variants, 2)), [run for run in study.stored if run.status == "done"]
+    points = len({tuple(shown(run.fields.get(axis)) for axis in study.axes) for run in done})
+    title, many = "Comparisons", len(pairs) * points
+    if many > MOST_COMPARISONS:
+        note = f"A report makes {MOST_COMPARISONS} comparisons at most, and {len(pairs)} x {points} are possible"
+        return Table("compared", title, f"{note}. Ask for those that you want: semcom compare FOLDER A B.")
+    found = Comparisons.corrected([each for pair in pairs for each in _pair(study, pair, view)])
+    said = sum(each.supported for each in found)
+    note = f"{said} of {len(found)} differences can be told, after Holm's correction over all of them." if found else ""
+    return Table("compared", title, note, sentences=[each.sentence for each in found])
+
+
+def _pair(study: Study, pair: tuple[str, str], view: str | None) -> Sequence[Comparison]:
+    """Return the comparisons of a pair; none where the two have finished no seed in common."""
+    try:
+        return study.compare_all(pair, view=view)
+    except ConfigError:
+        return ()
+
+
+# -- runs ------------------------------------------------------------------------------------------------------------
+
+
+def _failed(study: Study, names: Names) -> Table:
+    """Return the runs that failed, with what they said."""
+    bad = study.runs[study.runs["status"] == "failed"]
+    columns = ["variant", *study.axes, "seed"]
+    rows = [
+        [*_place(row, columns), _text(names.text(str(row["error"]))), _text(row["hash"])]
+        for row in bad.to_dict("records")
+    ]
+    heads = ["method", *map(heading, study.axes), "seed", "error", "hash"]
+    return Table("failed", "Failed runs", "", heads, rows, list(bad["hash"]))
+
+
+def _runs(subject: Subject) -> Table:
+    """Return all runs, each with the command that repeats it."""
+    study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
+    of_view = _of_view(study, subject.view)
+    runs, rows = {run.hash: run for run in study.stored}, []
+    for row in study.runs.to_dict("records"):
+        run = runs[row["hash"]]
+        accuracy, worst = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10"))
+        measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
+        measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
+        command = subject.names.text(_command(subject, run.hash))
+        ends = [_text(run.hash), Cell(command, command, "code")]
+        rows.append([*_place(row, columns), _text(row["status"]), *measured, *ends])
+    heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
+    heads += ["received SNR in dB", "channel uses", "hash", "command"]
+    note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
+    return Table("runs", "All runs", note, heads, rows, list(study.runs["hash"]))
+
+
+def _command(subject: Subject, key: str) -> str:
+    """Return the command that repeats a run; nothing where its configuration is not stored."""
+    config = subject.configs.get(key)
+    return "" if config is None else repeat.once_more(config, key, subject.study.record)
+
+
+def _of_view(study: Study, view: str | None) -> dict[str, dict[str, Any]]:
+    """Return hash -> numbers of the view that is shown."""
+    chosen = study.views["headline"].astype(bool) if view is None else study.views["view"] == view
+    return study.views[chosen].set_index("hash").to_dict("index")
+
+
+def _uses(run: Stored) -> float | None:
+    return cost_of(run, "uses") if run.status == "done" else None
+
+
+def _place(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:
+    return [Cell(shown(row[name]), _sortable(row[name])) for name in columns]
+
+
+def _text(text: str) -> Cell:
+    return Cell(text, text)
+
+
+def _measured(value: Any, digits: int = 0) -> Cell:
+    return Cell("" if empty(value) else f"{value:,.{digits}f}", _sortable(value))
+
+
+def _sortable(value: Any) -> float | str:
+    """Return what a value is sorted by; a cell without one comes last."""
+    if empty(value) or pd.isna(value):
+        return float("inf")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

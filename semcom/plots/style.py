@@ -1,0 +1,80 @@
+"""The one look of all figures: an IEEE column, readable in greyscale, no LaTeX."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.style
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+
+from semcom.studies.names import is_share
+
+
+@contextmanager
+def ieee() -> Iterator[None]:
+    """Use matplotlib's defaults with `ieee.mplstyle`, whatever the user's own settings; they come back at the end."""
+    with resources.as_file(resources.files("semcom.plots") / "ieee.mplstyle") as path, mpl.rc_context():
+        matplotlib.style.use(["default", str(path)])
+        yield
+
+
+MANY = 8
+"""Lines up to which intervals are drawn: those of more cannot be told apart."""
+WIDTH, WIDE = 3.5, 7.16
+"""Inches of one column and of two."""
+CHARACTER = 0.052
+"""About the width of a character of a label in inches."""
+COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
+"""Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
+FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
+"""Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "d")
+HATCHES = ("", "/////", ".....", "xxxxx", "-----", "|||||")
+DIFFERENT = 24
+"""Lines that differ in grey: in the marker with its filling, and in the pair of dashes and lightness."""
+
+
+def line_styles(count: int) -> list[dict[str, Any]]:
+    """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
+
+    Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
+    """
+    return [_line(i % DIFFERENT) for i in range(count)]
+
+
+def _line(i: int) -> dict[str, Any]:
+    block, color = divmod(i, len(COLORS))
+    dashes = DASHES[(color + block) % 4] if block < 4 else DASHES[4 + (color + block) % 2]
+    style = {"color": COLORS[color], "linestyle": dashes, "marker": MARKERS[i % len(MARKERS)]}
+    return style | ({"markerfacecolor": "white"} if (i + i // len(MARKERS)) % 2 else {})
+
+
+def bar_styles(count: int) -> list[dict[str, Any]]:
+    """Return the first `count` looks of bars (color, hatch, edge), which differ in lightness and hatch: 24 of them."""
+    pairs = [(i % len(FILLS), (i // len(FILLS) + i) % len(HATCHES)) for i in range(count)]
+    return [{"facecolor": FILLS[c], "hatch": HATCHES[h], "edgecolor": "0.2", "linewidth": 0.4} for c, h in pairs]
+
+
+def to_bytes(figure: Figure, kind: str) -> bytes:
+    """Return the figure as a file's content; the same figure gives the same bytes.
+
+    Args:
+        figure: drawn under `ieee`.
+        kind: pdf or png (300 dpi).
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+    return buffer.getvalue()
+
+
+def percent(axis: Axis, metric: str) -> None:
+    """Show fractions of 1 in percent along an axis, where a number is such a fraction."""
+    if is_share(metric):
+        axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")

@@ -1,0 +1,166 @@
+"""The pairs of runs behind a comparison: the same seed gave both the same division, weights, batches and noise.
+
+S: number of seeds that both variants have finished, K: number of tested clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semcom.config import ConfigError
+from semcom.studies.analysis.comparison import Comparison, Comparisons
+from semcom.studies.analysis.frames import accuracies
+from semcom.studies.analysis.statistics import LARGEST_BCA, Interval, over_clients, t_interval, two_level
+from semcom.studies.names import first_test
+from semcom.studies.results.run import Stored
+from semcom.studies.results.table import flatten
+
+Point = tuple[Any, ...]
+Cells = dict[Point, dict[str, dict[int, Stored]]]
+"""Values of the axes -> variant -> seed -> its finished run."""
+Views = str | Mapping[str, str] | None
+"""Name of a view (None: each run's headline); or variant -> its view, of those that are not to have their headline."""
+
+
+def cells(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
+    """Return the finished runs by point, variant and seed, in their order.
+
+    Raises:
+        ConfigError: two runs have the same place, as of the same plug-in before and after an edit.
+    """
+    found: Cells = {}
+    for run in runs:
+        if run.status != "done":
+            continue
+        point = tuple(run.fields.get(name) for name in axes)
+        seeds = found.setdefault(point, {}).setdefault(run.variant, {})
+        other = seeds.setdefault(run.fields.get("seed", 0), run)
+        if other is not run:
+            text = "differ in no field, only in the content of plug-ins or files; put one into another folder"
+            raise ConfigError(f"study: {other.folder} and {run.folder} {text}")
+    return found
+
+
+def compare_pairs(
+    found: Cells, axes: Sequence[str], pairs: Sequence[tuple[str, str]], view: Views, metric: str
+) -> Comparisons:
+    """Return the differences of pairs of variants at every point where both have finished a seed.
+
+    Holm's correction is over all of them.
+
+    Raises:
+        ConfigError: no point has both variants of a pair, there is no such view or metric, or a view is that of a
+            variant which is not compared.
+    """
+    compared = dict.fromkeys(name for pair in pairs for name in pair)
+    for name in view if isinstance(view, Mapping) else ():
+        if name not in compared:
+            raise ConfigError(f"view: {name!r} is not compared; {', '.join(compared)} are")
+    made = []
+    for first, second in pairs:
+        of_pair = [
+            _one(first, second, dict(zip(axes, point, strict=True)), variants, view, metric)
+            for point, variants in found.items()
+            if variants.get(first, {}).keys() & variants.get(second, {}).keys()
+        ]
+        if not of_pair:
+            raise ConfigError(f"compare: {first} and {second} have finished no seed in common at any point")
+        made += of_pair
+    return Comparisons.corrected(made)
+
+
+def _one(
+    first: str,
+    second: str,
+    point: Mapping[str, Any],
+    variants: Mapping[str, Mapping[int, Stored]],
+    view: Views,
+    metric: str,
+) -> Comparison:
+    """Return the comparison at one point, before any correction."""
+    views = [view if view is None or isinstance(view, str) else view.get(name) for name in (first, second)]
+    seeds = [seed for seed in variants[first] if seed in variants[second]]
+    runs = [[variants[name][seed] for seed in seeds] for name in (first, second)]
+    values = np.array([[value_of(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)])
+    by_client = _by_client(runs, views) if metric == "accuracy" else None
+    interval, procedure = _interval(values[0] - values[1], by_client)
+    both = two_level(by_client) if by_client is not None else Interval(math.nan)
+    signs = np.sign(by_client) if by_client is not None else np.zeros((0, 0))
+    return Comparison(
+        first=first,
+        second=second,
+        view_first=views[0] or "",
+        view_second=views[1] or "",
+        point=point,
+        metric=metric,
+        tested=first_test(metric, (run.tests for of in runs for run in of)),
+        seeds=tuple(seeds),
+        clients=signs.shape[1],
+        mean_first=float(values[0].mean()),
+        mean_second=float(values[1].mean()),
+        difference=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        p=interval.p,
+        p_holm=interval.p,
+        family=1,
+        procedure=procedure,
+        bootstrap_low=both.low,
+        bootstrap_high=both.high,
+        wins=int((signs > 0).sum()),
+        ties=int((signs == 0).sum()),
+        losses=int((signs < 0).sum()),
+    )
+
+
+def _interval(differences: np.ndarray, by_client: np.ndarray | None) -> tuple[Interval, str]:
+    """Return the interval of differences `[S]` (of single clients `[S, K]`), and what made it or why there is none."""
+    seeds = len(differences)
+    if seeds == 1 and by_client is not None:
+        made = over_clients(by_client[0])
+        kind = "BCa" if by_client.shape[1] <= LARGEST_BCA else "percentile"
+        how = f"{kind} bootstrap over the {by_client.shape[1]} clients of this seed"
+        return made, "the clients do not differ" if math.isnan(made.low) else how
+    made = t_interval(differences)
+    if seeds == 1:
+        return made, "there is one seed"
+    return made, f"the {seeds} seeds do not differ" if math.isnan(made.low) else f"paired t over {seeds} seeds"
+
+
+def _by_client(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) -> np.ndarray | None:
+    """Return the differences of single clients `[S, K]`; None where the runs do not tell, or tested other clients."""
+    found = [[accuracies(run, view) for run in of] for of, view in zip(runs, views, strict=True)]
+    pairs = list(zip(*found, strict=True))
+    same = all(one[0] and one[0] == other[0] and len(one[0]) == len(pairs[0][0][0]) for one, other in pairs)
+    if not same:
+        return None
+    # Accuracies are shares of a few images: what rounding leaves of equal ones must not make a winner.
+    return np.round(np.array([np.subtract(one[1], other[1]) for one, other in pairs]), 12)
+
+
+def value_of(run: Stored, view: str | None, metric: str) -> float:
+    """Return a number of a finished run's view: accuracy, worst10, jain, best, at.10 ...
+
+    Args:
+        run: a finished one.
+        view: its name (None: the headline, and what the summary says of the whole run: clusters.knn_purity ...).
+        metric: the number's name, with dots where the summary is nested.
+
+    Raises:
+        ConfigError: there is no such view, or no such number.
+    """
+    of_view = run.view(view)
+    if of_view is None and view is not None:
+        known = ", ".join((run.summary or {}).get("views", {}))
+        raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
+    own = of_view or {}
+    of_run = {name: value for name, value in (run.summary or {}).items() if name != "views"} if view is None else {}
+    numbers = flatten({**own, **of_run, **own})  # a view's numbers come first, and are its own
+    plain = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+    if metric not in plain:
+        raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")
+    return float(plain[metric])

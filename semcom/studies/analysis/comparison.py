@@ -1,0 +1,161 @@
+"""What a comparison of two variants says: its numbers, and the sentence that they support."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from semcom.studies.analysis.statistics import LEVEL, Interval, holm
+from semcom.studies.names import decimals, is_share, metric_name, point_label
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One variant against another at one point of a study.
+
+    Attributes:
+        first: the variant whose difference to the other one is given.
+        second: the other one.
+        view_first: its view that is compared; nothing for its headline.
+        view_second: the same of the other one.
+        point: varied field -> its value.
+        metric: number of a view, or of a run, that is compared.
+        tested: at which of several test SNRs the number is, in words; nothing where there is one.
+        seeds: those that both variants have finished.
+        clients: K; 0 where the metric is not one of single clients.
+        mean_first: mean over seeds; of accuracies a fraction of 1.
+        mean_second: the same of the other one.
+        difference: mean over seeds of first minus second.
+        low: lower end of its 95 % interval; NaN where there is none.
+        high: upper end.
+        p: two-sided p-value of no difference.
+        p_holm: the same after Holm's correction for `family` comparisons.
+        family: number of comparisons that were asked for at once, and have a p-value.
+        procedure: what made the interval and the p-value.
+        bootstrap_low: lower end of the two-level bootstrap over seeds and clients; NaN for one seed.
+        bootstrap_high: upper end.
+        wins: pairs of seed and client whose accuracy is higher with the first variant.
+        ties: those with equal accuracies.
+        losses: those whose accuracy is lower.
+    """
+
+    first: str
+    second: str
+    view_first: str
+    view_second: str
+    point: Mapping[str, Any]
+    metric: str
+    tested: str
+    seeds: tuple[int, ...]
+    clients: int
+    mean_first: float
+    mean_second: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    family: int
+    procedure: str
+    bootstrap_low: float
+    bootstrap_high: float
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def supported(self) -> bool:
+        """True if a difference can be told: zero is outside the interval, and the corrected p-value below 0.05."""
+        return Interval(self.difference, self.low, self.high).excludes_zero and self.p_holm < 1 - LEVEL
+
+    @property
+    def sentence(self) -> str:
+        """The difference in words that can stand in a paper."""
+        where, first, second = self._where(), *self._named()
+        values = f"{self._value(self.mean_first)} against {self._value(self.mean_second)}"
+        if self.supported:
+            more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
+            amount = self._amount(abs(self.difference))
+            same = f"{amount} {more} accurate than {second}"
+            other = f"{amount} {size} in {metric_name(self.metric)} than {second}"
+            claim = f"{first} is {same if self.metric == 'accuracy' else other}"
+        else:
+            claim = f"no difference between {first} and {second} can be told"
+            values += f", difference {self._amount(self.difference)}"
+        text = f"{where}{claim} ({values}; {self._interval()}).{self._clients()}"
+        return text if not where and self.supported else text[0].upper() + text[1:]  # a name stays as it is
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def _named(self) -> tuple[str, str]:
+        """Return the two variants, each with its view where that was asked for."""
+        first, second = (
+            f"{name} ({view})" if view else name
+            for name, view in ((self.first, self.view_first), (self.second, self.view_second))
+        )
+        return first, second
+
+    def _interval(self) -> str:
+        """Return the interval in words, and what it is over."""
+        if math.isnan(self.low):
+            return f"no interval: {self.procedure}"
+        ends = (self.low, self.high)
+        if self.supported and self.difference < 0:  # the sentence gives the size of the difference
+            ends = (-self.high, -self.low)
+        low, high = (self._number(end) for end in ends)
+        p = "p < 0.001" if self.p_holm < 0.001 else f"p = {self.p_holm:.2g}"
+        corrected = f" after Holm's correction for {self.family} comparisons" if self.family > 1 else ""
+        return f"95 % interval of the difference {low} to {high}, {self.procedure}; {p}{corrected}"
+
+    def _clients(self) -> str:
+        """Return how many clients fare better, and what one seed does not say."""
+        pairs = self.wins + self.ties + self.losses
+        several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
+        ties = f", and equal for {self.ties}" if self.ties else ""
+        higher = f" With {self._named()[0]} the accuracy is higher for {self.wins} of {pairs} {several}{ties}."
+        count = higher if pairs else ""
+        one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
+        return count + one
+
+    def _where(self) -> str:
+        """Return the point, and the test SNR and the seed where one stands for many, as the beginning of a sentence."""
+        words = point_label(self.point)
+        seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
+        tested = f"tested {self.tested}, " if self.tested else ""
+        return (f"at {words}, " if words else "") + tested + seed
+
+    def _number(self, value: float) -> str:
+        share = is_share(self.metric)
+        return f"{(100 if share else 1) * value:z.{decimals(share, (self.high - self.low) / 2)}f}"
+
+    def _amount(self, value: float) -> str:
+        return self._number(value) + (" percentage points" if is_share(self.metric) else "")
+
+    def _value(self, value: float) -> str:
+        return self._number(value) + (" %" if is_share(self.metric) else "")
+
+
+class Comparisons(tuple[Comparison, ...]):
+    """Several comparisons that were asked for at once; `str` is a sentence a line."""
+
+    @classmethod
+    def corrected(cls, asked: Iterable[Comparison]) -> Comparisons:
+        """Return comparisons with Holm's correction over all of them; those without a p-value do not count."""
+        each = list(asked)
+        values = holm([one.p for one in each])
+        family = sum(not math.isnan(p) for p in values)
+        return cls(replace(one, p_holm=p, family=family) for one, p in zip(each, values, strict=True))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """A row per comparison: the point, then the other attributes of `Comparison`."""
+        rows = [asdict(each) | {"supported": each.supported} for each in self]
+        return pd.DataFrame([{**row.pop("point"), **row} for row in rows])
+
+    def __str__(self) -> str:
+        return "\n".join(each.sentence for each in self)

@@ -1,0 +1,194 @@
+"""The tidy tables of a study. docs/studies.md explains their columns, docs/metrics.md the numbers in them.
+
+Each function returns rows that begin with the hash of their run; `Study` puts the other columns that tell runs apart in
+front of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from semcom.config import ConfigError
+from semcom.runs.accuracy import CURVES, LAST
+from semcom.runs.arrays import CONFUSION
+from semcom.studies.results.run import Stored
+from semcom.studies.results.table import flatten
+
+Row = dict[str, Any]
+Runs = Sequence[Stored]
+OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain", "among_own", "validation")
+"""Numbers of a view in a line of metrics.jsonl that are one number each."""
+PER_ROUND = ("floats", "bits", "uses", "energy_j")
+"""Traffic of a participating client and round that adds up over clients and rounds."""
+AIRTIME = "airtime_s"
+"""Traffic that adds up over rounds alone: the clients of a round send at the same time, each in a part of the band."""
+
+
+def runs(found: Runs) -> Iterator[Row]:
+    """Yield a row per run, done or not: status, error, folder, headline, all fields of its configuration, all numbers.
+
+    `view` is the name of its headline view, as in the table of a sweep (`semcom.studies.results.table.row`).
+    """
+    for run in found:
+        summary = {name: value for name, value in flatten(run.summary or {}).items() if not isinstance(value, list)}
+        warnings = (run.summary or {}).get("warnings")
+        state = {"status": run.status, "error": run.error, "folder": str(run.folder), "view": run.headline}
+        row = {**run.fields, **summary, **({"warnings": "; ".join(warnings)} if warnings else {})}
+        yield {**row, **state, "hash": run.hash}
+
+
+def views(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run and view: what the summary says of it, and whether it is the headline's."""
+    for run in found:
+        for number, (view, numbers) in enumerate((run.summary or {}).get("views", {}).items()):
+            plain = {name: value for name, value in flatten(numbers).items() if not isinstance(value, list)}
+            yield {"hash": run.hash, "view": view, "headline": number == 0, **plain}
+
+
+def rounds(found: Runs) -> Iterator[Row]:
+    """Yield a row per run, round and view; a round without evaluation has one, without a view."""
+    for run in found:
+        for line in run.lines():
+            scalars = {name: value for name, value in line.items() if isinstance(value, int | float)}
+            for view, numbers in (line.get("views") or {None: {}}).items():
+                of_view = {name: numbers[name] for name in OF_VIEW if name in numbers}
+                yield {"hash": run.hash, "round": line["round"], "view": view, **of_view, **scalars}
+
+
+def clients(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run, view and tested client: its accuracy, and its images where they are known."""
+    for run in found:
+        if not (run.summary or {}).get("views"):
+            continue
+        images = _images(run)
+        for view in run.summary["views"]:  # type: ignore[index]
+            for client, accuracy in zip(*accuracies(run, view), strict=True):
+                yield {"hash": run.hash, "view": view, "client": client, "accuracy": accuracy, **images.get(client, {})}
+
+
+def accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:
+    """Return the ids of a finished run's tested clients and their accuracies in a view (None: the headline).
+
+    Both are empty where the run has none.
+    """
+    found = (run.view(view) or {}).get("clients", [])
+    ids = (run.summary or {}).get("evaluated")
+    return (list(range(len(found))) if ids is None else list(ids)), list(found)
+
+
+def _images(run: Stored) -> dict[int, Row]:
+    """Return client -> its number of training and test images, in all and by class, of a run that kept them."""
+    kept = run.arrays()
+    if "counts/train" not in kept:
+        return {}
+    tables = {part: kept[f"counts/{part}"] for part in ("train", "test")}
+    sums = {part: counts.sum(1) for part, counts in tables.items()}
+    return {
+        client: {part: int(sums[part][i]) for part in tables}
+        | {f"{part}.{c}": int(n) for part, counts in tables.items() for c, n in enumerate(counts[i])}
+        for i, client in enumerate(kept["clients"].tolist())
+    }
+
+
+def classes(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run, view and class: the mean over the evaluations that the headline averages."""
+    for run in found:
+        lines = run.lines() if run.summary is not None else []
+        for view in (run.summary or {}).get("views", {}):
+            of = [line["views"][view]["classes"] for line in lines if view in line.get("views", {})]
+            # A view of the last stage is its own evaluation, even where the rounds had one of that name.
+            of = of[-1:] if view in (run.summary or {}).get("finish", {}).get("views", {}) else of[-LAST:]
+            tested = np.array(of, dtype=float).reshape(len(of), -1)
+            means = tested.mean(0).tolist() if of else []
+            yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
+
+
+def confusion(found: Runs) -> Iterator[Row]:
+    """Yield a row per run that kept it, view, true and predicted class: the test images of all clients.
+
+    Raises:
+        ConfigError: no run kept it.
+    """
+    kept_one = False
+    for run in found:
+        for name, counts in run.arrays().items():
+            if not name.startswith("confusion/"):
+                continue
+            kept_one, view = True, name.removeprefix("confusion/")
+            for (true, predicted), count in np.ndenumerate(counts.sum(0)):
+                place = {"true": true, "predicted": predicted, "count": int(count)}
+                yield {"hash": run.hash, "view": view, **place}
+    if not kept_one:
+        command = f"semcom train ... --keep {CONFUSION}"
+        raise ConfigError(f"confusion: no run of the study kept its matrices; repeat runs with {command}")
+
+
+def snr(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline, and `last`.
+
+    Runs of earlier versions have `last` at one SNR alone: at those of a list it is left out.
+
+    Without a list of test SNRs a run is tested at the one that it was trained at; where there is none, or several, it
+    is NaN.
+    """
+    for run in found:
+        for view, numbers in (run.summary or {}).get("views", {}).items():
+            noisy = (run.summary or {}).get("snr_received_db", {}).get("test", math.nan) is not None
+            trained = run.fields.get("channel.snr_db") if noisy else None
+            listed = CURVES["accuracy"] in numbers
+            curves = {
+                name: numbers.get(at, {}) if listed else {trained: numbers[name]}
+                for name, at in CURVES.items()
+                if name in numbers
+            }
+            for test in curves["accuracy"]:
+                found = {name: curve[test] for name, curve in curves.items() if test in curve}
+                yield {"hash": run.hash, "view": view, "test_snr_db": _number(test), **found}
+
+
+def _number(value: Any) -> float:
+    """Return a value as a number; NaN for what is none, as an SNR that differs between clients."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def traffic(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run and direction: the mean per participating client and round, and the run's totals.
+
+    Totals are over all clients and rounds, the airtime's over all rounds. They are NaN where the number of
+    participants is not known.
+    """
+    for run in found:
+        summary = run.summary or {}
+        for direction, counts in summary.get("traffic", {}).items():
+            totals = {f"total_{name}": total(run, counts, name) for name in counts}
+            yield {"hash": run.hash, "direction": direction, **counts, **totals}
+
+
+def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
+    """Return the sum over a run of something that is counted per participating client and round; NaN for unknown.
+
+    It is over all clients and rounds; the airtime is over rounds alone.
+    """
+    at_once = 1 if name == AIRTIME else run.participants
+    rounds = (run.summary or {}).get("rounds")
+    return math.nan if at_once is None or rounds is None or name not in counts else counts[name] * at_once * rounds
+
+
+TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
+    "runs": (runs, ("status", "error", "folder", "view", "accuracy")),
+    "views": (views, ("view", "headline", *OF_VIEW[:4])),
+    "rounds": (rounds, ("round", "view", "loss", *OF_VIEW[:4])),
+    "clients": (clients, ("view", "client", "accuracy")),
+    "classes": (classes, ("view", "class", "accuracy")),
+    "confusion": (confusion, ("view", "true", "predicted", "count")),
+    "snr": (snr, ("view", "test_snr_db", "accuracy")),
+    "traffic": (traffic, ("direction", *PER_ROUND, AIRTIME)),
+}
+"""Table -> its rows, and the columns that it has even without any."""

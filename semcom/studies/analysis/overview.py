@@ -1,0 +1,198 @@
+"""How far a study has come and what it has found so far: the numbers behind `semcom show`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import semcom
+from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
+from semcom.files import CONFIG, at_home
+from semcom.runs.accuracy import headlines
+from semcom.runs.folder import LOCK, read_config
+from semcom.studies.analysis.study import Study
+from semcom.studies.results.failures import Failure
+from semcom.studies.results.labels import label, labels, varied
+from semcom.studies.results.lock import held_by, workers
+from semcom.studies.results.run import Stored
+from semcom.studies.results.table import fields
+
+State = Literal["running", "stopped", "failed", "done", "to come"]
+"""running: a process trains it; stopped: it was interrupted, and can go on; to come: it has not begun."""
+STATES: tuple[State, ...] = ("done", "running", "stopped", "failed", "to come")
+TRAFFIC = ("floats", "uses")
+"""Traffic that is shown of a study."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A run and how far it has come."""
+
+    run: Stored
+    """The run."""
+    label: str
+    """What tells it from the others."""
+    state: State
+    """What is going on with it."""
+    round: int
+    """Rounds that it has done."""
+    rounds: int | None
+    """T: rounds that it will do; None where that is not known."""
+    views: Mapping[str, Mapping[str, Any]]
+    """View -> its numbers as in a summary (`semcom.runs.accuracy.headline`), from the evaluations so far."""
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        """The numbers of the first view, whose accuracy is the run's; empty before the first evaluation."""
+        return next(iter(self.views.values()), {})
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A study as it stands."""
+
+    folder: Path
+    """The folder that was asked for."""
+    study: Study
+    """Its runs."""
+    command: str | None
+    """The command of the sweep; None where the folder is not a sweep's."""
+    workers: tuple[str, ...]
+    """The processes that carry out the sweep, in words."""
+    courses: tuple[Course, ...]
+    """The runs, in the order of the study."""
+    own: bool
+    """Whether the sweep trains by a function of the experiment's own."""
+    of_run: bool
+    """Whether it is the folder of one run."""
+    sweep: Mapping[str, Any]
+    """What sweep.json says; nothing where no sweep is known."""
+
+    def counts(self) -> dict[State, int]:
+        """Return state -> number of runs."""
+        found = Counter(course.state for course in self.courses)
+        return {state: found[state] for state in STATES if found[state]}
+
+    def has_ended(self) -> bool:
+        """Return whether nobody is at work."""
+        return not self.workers and not any(course.state == "running" for course in self.courses)
+
+    def varied(self) -> dict[str, list[Any]]:
+        """Return field -> its values, of the fields that vary; variants are the first of them."""
+        known = [{"method": c.run.variant, **_keys(c.run, self.study)} for c in self.courses if c.run.fields]
+        names = varied(known)
+        return {name: list(dict.fromkeys(keys[name] for keys in known)) for name in names}
+
+    def failures(self) -> list[Failure]:
+        """Return the failed runs."""
+        failed = [course for course in self.courses if course.state == "failed"]
+        return [Failure(course.label, course.run.folder, course.run.error or "", self.own) for course in failed]
+
+    def warnings(self) -> dict[str, int]:
+        """Return warning -> number of runs that warned of it."""
+        return dict(Counter(text for course in self.courses for text in course.run.warnings()))
+
+    def air(self) -> dict[str, dict[str, float | None]]:
+        """Return point -> received SNR in dB and traffic per participating client and round, means over its seeds.
+
+        A point is a variant at a value of each axis. None stands for what was not sent or not measured.
+        """
+        points: dict[str, list[Mapping[str, Any]]] = {}
+        for run in (course.run for course in self.courses if course.run.summary):
+            name = label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
+            points.setdefault(name, []).append(_air(run))
+        return {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
+
+
+def overview(folder: Path | str) -> Overview:
+    """Return how far the runs of a folder have come, be it of a run, of a sweep, or one that holds folders of runs.
+
+    Raises:
+        ConfigError: there is no run in it, or the same run twice.
+    """
+    folder = at_home(folder)
+    study = semcom.study(folder)
+    place = study.stored[0].folder
+    of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
+    swept = place.parent if of_run else folder
+    sweep, at_work = _sweep(swept), tuple(workers(swept))
+    named = labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
+    courses = tuple(_course(run, named[run.hash], bool(at_work)) for run in study.stored)
+    own = bool(sweep.get("own_training"))
+    return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run, sweep)
+
+
+def _keys(run: Stored, study: Study) -> dict[str, Any]:
+    return {name: run.fields.get(name) for name in (*study.axes, "seed")}
+
+
+def _sweep(folder: Path) -> Mapping[str, Any]:
+    """Return what sweep.json says; nothing where the folder is not a sweep's."""
+    try:
+        return held_by(folder) or {}
+    except ConfigError:
+        return {}
+
+
+def _course(run: Stored, name: str, swept: bool) -> Course:
+    """Return how far a run has come. In a sweep at work, one without a lock trains by a function that takes none."""
+    lines = run.lines()
+    state: State = "stopped"
+    if run.status != "unfinished":
+        state = run.status
+    elif run.is_at_work() or (swept and not (run.folder / LOCK).exists()):
+        state = "running"
+    rounds = run.fields.get("train.rounds")
+    done = (run.summary or {}).get("rounds", lines[-1]["round"] if lines else 0)
+    views = headlines(lines) if run.summary is None else run.summary.get("views", {})
+    return Course(run, name, state, done, None if rounds is None else int(rounds), views)
+
+
+def _air(run: Stored) -> dict[str, float | None]:
+    """Return the measured SNRs of a run in dB, and its traffic. Several tests have no one SNR."""
+    summary = run.summary or {}
+    snr = dict(summary.get("snr_received_db", {}))
+    if len(run.tests) > 1:
+        snr["test"] = None
+    found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
+    traffic = summary.get("traffic", {})
+    return found | {f"{name} {way}": traffic.get(way, {}).get(name) for name in TRAFFIC for way in ("up", "down")}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def setting(run: Stored) -> dict[str, Any]:
+    """Return dotted field -> value, of the fields in which a run differs from the default run of its method.
+
+    What the data, the partition and the link are called is among them where it is not the default; their options are
+    compared with the defaults of these. Where these cannot be had any more, as of a plug-in that has gone, all are.
+    """
+    plain = fields(RunConfig())
+    try:
+        config = read_config(run.folder, "show")
+        usual = fields(semcom.resolve(_default(config)))
+    except ConfigError:
+        usual = plain
+    kinds = ("data.name", "partition.kind", "channel.kind", "plugins", "finish.kind")
+    usual |= {name: plain.get(name) for name in kinds}
+    left_out = {"method", *NOT_IDENTITY}
+    return {n: value for n, value in run.fields.items() if n not in left_out and value != usual.get(n)}
+
+
+def _default(config: RunConfig) -> RunConfig:
+    """Return the default run with the method, the data, the partition and the link of another run."""
+    return replace(
+        RunConfig(method=config.method, plugins=config.plugins, device="cpu"),
+        data=DataConfig(name=config.data.name),
+        partition=PartitionConfig(kind=config.partition.kind),
+        channel=ChannelConfig(kind=config.channel.kind),
+        finish=replace(RunConfig().finish, kind=config.finish.kind),
+    )

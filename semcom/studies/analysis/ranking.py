@@ -1,0 +1,97 @@
+"""The order of variants, and which of them may be called best and second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from semcom.studies.analysis.compare import Cells, compare_pairs, value_of
+from semcom.studies.analysis.comparison import Comparison, Comparisons
+from semcom.studies.analysis.statistics import Interval, t_interval
+
+MARKS = ("best", "second")
+
+
+def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
+    """Return the variants of each point in their order, and which of them may be called best and second.
+
+    Best is claimed where the paired difference to the next one is supported, over two seeds or more; second, where best
+    is claimed and the same holds of the difference to the third. Holm's correction is over all the differences that
+    this needs, at all points. One seed supports no rank.
+
+    Args:
+        found: the finished runs.
+        axes: fields that tell the points apart.
+        view: as of `Study.compare`.
+        metric: as of `Study.compare`; more of it is better.
+
+    Returns:
+        Columns: axes, place, variant, mean, low, high, n, ahead, ahead_low, ahead_high, p_holm (the difference to the
+        next one, for the first two), mark (best, second or nothing).
+    """
+    orders = {point: _order(variants, view, metric) for point, variants in found.items()}
+    asked = {
+        (point, place): compare_pairs({point: found[point]}, axes, [(names[place], names[place + 1])], view, metric)[0]
+        for point, order in orders.items()
+        for names in [list(order)]
+        for place in range(min(len(MARKS), len(names) - 1))
+        if _shared(found, point, names[place], names[place + 1])
+    }
+    ahead = dict(zip(asked, Comparisons.corrected(asked.values()), strict=True))
+    rows = []
+    for point, order in orders.items():
+        claimed = True
+        for place, (variant, (mean, n)) in enumerate(order.items()):
+            difference = ahead.get((point, place))
+            claimed = claimed and difference is not None and _claims(difference)
+            of_mean = {"mean": mean.mean, "low": mean.low, "high": mean.high, "n": n}
+            row = {"place": place + 1, "variant": variant, **of_mean, **_ahead(difference)}
+            rows.append({**dict(zip(axes, point, strict=True)), **row, "mark": MARKS[place] if claimed else ""})
+    return pd.DataFrame(rows)
+
+
+def marked(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return means with the column `mark`: best or second where the ranks have it, and nothing elsewhere.
+
+    This is the one place that says which cells of a table are marked.
+
+    Args:
+        means: of `Study.mean`.
+        ranks: of `rank`, of the same runs, metric and view, with a column for each of `by`.
+        by: the columns that tell the means apart.
+    """
+    marks = dict(zip(_places(ranks, by), ranks["mark"], strict=True))
+    return means.assign(mark=[marks.get(place, "") for place in _places(means, by)])
+
+
+def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the values of some columns as texts, row by row: an empty one may be None here and NaN there."""
+    columns = [frame[name].map(lambda value: "None" if pd.isna(value) else str(value)) for name in by]
+    return list(zip(*columns, strict=True))
+
+
+def _order(variants: Any, view: str | None, metric: str) -> dict[str, tuple[Interval, int]]:
+    """Return variant -> mean over its seeds and their number, the largest mean first."""
+    values = {name: [value_of(run, view, metric) for run in runs.values()] for name, runs in variants.items()}
+    means = {name: (t_interval(of), len(of)) for name, of in values.items()}
+    return dict(sorted(means.items(), key=lambda item: -item[1][0].mean))
+
+
+def _shared(found: Cells, point: Any, first: str, second: str) -> bool:
+    return bool(found[point][first].keys() & found[point][second].keys())
+
+
+def _claims(difference: Comparison) -> bool:
+    """Return whether a difference to the next variant supports a rank."""
+    return len(difference.seeds) > 1 and difference.supported and difference.difference > 0
+
+
+def _ahead(difference: Comparison | None) -> dict[str, float]:
+    """Return the columns of the difference to the next variant."""
+    if difference is None:
+        return dict.fromkeys(("ahead", "ahead_low", "ahead_high", "p_holm"), math.nan)
+    ends = {"ahead_low": difference.low, "ahead_high": difference.high}
+    return {"ahead": difference.difference, **ends, "p_holm": difference.p_holm}

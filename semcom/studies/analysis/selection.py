@@ -1,0 +1,117 @@
+"""What varies in a study, and the part of it that is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.results.run import Stored, variants_of
+from semcom.studies.results.table import configuration, table
+
+OF_METHOD = ("hyper", "train", "plugins")
+"""Sections of a configuration that a method may settle: its hyperparameters, its paper's schedule, its plug-in."""
+
+
+def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fields that vary in a study, beside method, variant and seed.
+
+    These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
+    methods, and fields that differ between methods alone are axes too, unless they are the method's own (`OF_METHOD`).
+    A field that follows from those that were swept, but not in all variants alike, is none: it would keep variants
+    apart, as do the epochs of heads that one method trains at every point, and others where the classifier is a head.
+
+    Args:
+        found: the runs.
+        record: what sweep.json says of them.
+    """
+    known = [run for run in found if run.fields]
+    frame = table([run.fields for run in known], ())
+    variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(variants_of(record))
+    swept = [name for key in record.get("axes", ()) for name in key.split(",") if name != "seed"]
+    places = [frame[name] for name in swept if name in frame]
+
+    def varies(name: str) -> bool:
+        if frame[name].nunique(dropna=False) < 2:
+            return False
+        between = not declared and name.partition(".")[0] not in OF_METHOD
+        return between or not follows(name, [variants])
+
+    def follows(name: str, by: list[pd.Series]) -> bool:
+        return bool((frame[name].groupby(by, dropna=False).nunique(dropna=False) < 2).all())
+
+    def is_apart(name: str) -> bool:
+        return declared and follows(name, [variants, *places]) and not follows(name, places)
+
+    names = [name for name in configuration(frame) if name not in ("method", "seed") and varies(name)]
+    return tuple(name for name in names if not is_apart(name))
+
+
+def keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
+    """Return the columns that tell the runs of a study apart, a row per run: hash, method, variant, seed, axes."""
+    names = ["hash", "method", "variant", "seed", *axes]
+    return table([{"hash": run.hash, "variant": run.variant, **run.fields} for run in found], names)[names]
+
+
+def ordered(found: Sequence[Stored], axes: Sequence[str]) -> tuple[Stored, ...]:
+    """Return the runs by variant, in the order in which these come, then by the values of axes and seeds, ascending."""
+    place = keys(found, axes).sort_values(["variant", *axes, "seed"], kind="stable", key=_sortable).index
+    return tuple(found[i] for i in place)
+
+
+def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -> list[Stored]:
+    """Return the runs in which fields have some values.
+
+    Args:
+        found: the runs.
+        at: dotted field, or method, variant, seed, status or hash -> its value, or a list of values. Numbers may be
+            written as texts, and names as on the command line (`method.lam`, `partition.test-per-class`).
+        axes: fields that vary, for errors.
+
+    Raises:
+        ConfigError: there is no such field, or no run with such a value.
+    """
+    for name, wanted in at.items():
+        field = spelled(name)
+        several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+        values, held = [comparable(value) for value in several], [comparable(_field(run, field)) for run in found]
+        if all(_field(run, field) is None for run in found):
+            raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
+        if missing := [value for value in values if value not in held]:
+            if field == TEST_SNR:
+                asked = f"{several[values.index(missing[0])]}"
+                raise ConfigError(f"at: runs were tested at {held[0]} dB each; for one of these give metric at.{asked}")
+            there = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in held))
+            raise ConfigError(f"at: no run has {name} {several[values.index(missing[0])]}; there are {there}")
+        found = [run for run, value in zip(found, held, strict=True) if value in values]
+    return list(found)
+
+
+def spelled(name: str) -> str:
+    """Return the dotted name of a field from its flag: `method.lam` -> `hyper.lam`."""
+    return re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+
+
+def _field(run: Stored, name: str) -> Any:
+    own = {"hash": run.hash, "variant": run.variant, "status": run.status}
+    return own.get(name, run.fields.get(name))
+
+
+def comparable(value: Any) -> float | str:
+    """Return a value as a number where it is one, be it written as text, and as text otherwise."""
+    try:
+        return str(value) if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _sortable(column: pd.Series) -> pd.Series:
+    """Return a column so that it sorts: variants as they come, numbers by size, other values by their text."""
+    if column.name == "variant":
+        return pd.Series(pd.factorize(column)[0], index=column.index)
+    numbers = pd.to_numeric(column, errors="coerce")
+    return numbers if numbers.notna().any() else column.astype(str)

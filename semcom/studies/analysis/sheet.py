@@ -1,0 +1,179 @@
+"""Means over seeds as a table that can be read or printed: Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.runs.accuracy import CURVES
+from semcom.studies.analysis.means import markdown
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.names import (
+    TEST,
+    decimals,
+    field_label,
+    is_share,
+    metric_name,
+    metric_unit,
+    point_label,
+    titled,
+    value_label,
+)
+
+if TYPE_CHECKING:
+    from semcom.studies.analysis.study import Study
+
+MARKDOWN = {"best": "**{}**", "second": "<ins>{}</ins>"}
+LATEX = {"best": r"\mathbf{{{}}}", "second": r"\underline{{{}}}"}
+"""Mark of a cell -> how its mean is written."""
+ESCAPED = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+    }
+)
+"""Characters that LaTeX takes for something else -> how they are written."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of means: a row per value of some fields, a column per value of others.
+
+    Attributes:
+        cells: a row per cell: rows, columns, mean, low and high (ends of the 95 % interval, NaN for none), n (seeds)
+            and, of what can be ranked, mark (best, second or nothing).
+        rows: fields that make the rows.
+        columns: fields that make the columns; none is one column.
+        metric: number of a view that the means are of.
+        tested: at which of several test SNRs it is, in words; nothing where there is one.
+    """
+
+    cells: pd.DataFrame
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    metric: str
+    tested: str = ""
+
+    def csv(self) -> str:
+        """Return a line per cell, with all digits; accuracies are fractions of 1."""
+        return self.cells.to_csv(index=False, lineterminator="\n")
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, with a line that says what its numbers are."""
+        best = "Bold: best; underlined: second"
+        return (
+            f"{self.caption(best)}\n\n{markdown(self._texts(' ± ', MARKDOWN, lambda text: text.replace('|', '/')))}\n"
+        )
+
+    def latex(self) -> str:
+        """Return the table as LaTeX, which needs the package booktabs."""
+        frame = self._texts(r" \pm ", LATEX, lambda text: text.translate(ESCAPED), math_mode=True)
+        left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
+        note = self.caption("Bold: best; underlined: second").translate(ESCAPED)
+        text = frame.to_latex(index=False, escape=False, caption=note, column_format=left + right, position="t")
+        return f"% \\usepackage{{booktabs}}\n{text}"
+
+    def caption(self, marks: str) -> str:
+        """Return a sentence or two on what the numbers are, and on the marks where there are some."""
+        unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
+        marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
+        claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
+        where = f" {self.tested}" if self.tested else ""
+        return f"{titled(metric_name(self.metric))}{unit}{where}, {intervals(self.cells, '±')}.{claim}"
+
+    def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
+        """Return the table as texts: first the labels of the rows, then the cells."""
+        share = is_share(self.metric)
+        factor, digits = 100 if share else 1, decimals(share, (self.cells["high"] - self.cells["low"]) / 2)
+        found: dict[tuple[Any, ...], str] = {}
+        for cell in self.cells[self.cells["mean"].notna()].to_dict("records"):
+            mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
+            half = factor * (cell["high"] - cell["low"]) / 2
+            text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
+            found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
+        down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
+        labels = [
+            [escape(value_label(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down
+        ]
+        names = [
+            escape(point_label(dict(zip(self.columns, column, strict=True))) or titled(metric_name(self.metric)))
+            for column in across
+        ]
+        head = [escape(field_label(name)) for name in self.rows]
+        body = [
+            [*label, *(found.get((row, column), "") for column in across)]
+            for label, row in zip(labels, down, strict=True)
+        ]
+        return pd.DataFrame(body, columns=[*head, *names])
+
+
+def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(cell[name] if isinstance(cell[name], str) or not pd.isna(cell[name]) else None for name in fields)
+
+
+def intervals(cells: pd.DataFrame, shown: str) -> str:
+    """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
+    known = cells.loc[cells["n"] > 0, "n"]
+    low, high = int(known.min()), int(known.max())
+    seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
+    if high == 1:
+        return "one seed, so there is no interval"
+    lacking = ", which what has one seed lacks" if low == 1 else ""
+    return f"mean over {seeds}; {shown}: 95 % intervals over seeds (Student's t){lacking}"
+
+
+def sheet(
+    study: Study,
+    rows: Sequence[str] = ("variant",),
+    columns: Sequence[str] | None = None,
+    *,
+    at: Mapping[str, Any] | None = None,
+    view: str | None = None,
+    metric: str = "accuracy",
+) -> Sheet:
+    """Return the means of a study as a table.
+
+    Args:
+        study: it all, or a part.
+        rows: fields that make the rows: method, variant, or any other.
+        columns: fields that make the columns (None: those that vary and make no rows). With `channel.test_snr_db`
+            there is one for each SNR of the tests.
+        at: field -> value, see `Study.where`.
+        view: name of a view (None: the headline of each run).
+        metric: number of a view.
+
+    Raises:
+        ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
+    """
+    part = study.where(at or {})
+    down = part.named("rows", rows)
+    across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
+    if not (part.runs["status"] == "done").any():
+        raise ConfigError("study: no run of it has finished")
+    if TEST_SNR in (*down, *across):
+        down, across = (tuple(TEST if name == TEST_SNR else name for name in names) for names in (down, across))
+        return Sheet(_at_each_snr(part, (*down, *across), view, metric), down, across, metric)
+    cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
+    return Sheet(cells, down, across, metric, part.tested(metric))
+
+
+def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
+    """Return the cells at each SNR that runs were tested at; ConfigError for a number that is not known there."""
+    if metric not in CURVES:
+        known = " or ".join(CURVES)
+        raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give {known}, or other rows and columns")
+    own = [name for name in fields if name != TEST]
+    part, snrs = study.along(own), sorted(study.snr[TEST].dropna().unique())
+    # Without marks: Holm's correction would have to be over the columns too, which are of one run each.
+    each = [part.mean(own, view=view, metric=f"{CURVES[metric]}.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
+    return pd.concat(each, ignore_index=True)

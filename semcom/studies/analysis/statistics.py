@@ -1,0 +1,143 @@
+"""Intervals for differences between paired runs, and Holm's correction. Numbers alone; nothing is known of runs here.
+
+S: number of seeds, K: number of clients. Differences are those of one method to another, of the same seed and client.
+What each interval covers in simulated studies is in docs/studies.md; tests/studies/analysis/test_statistics.py
+measures it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+"""Coverage that every interval aims at; a p-value below 1 - LEVEL is taken for a difference."""
+RESAMPLES = 9999
+"""Resamples of a bootstrap and of a permutation test, where the data are small enough (`_resamples`)."""
+MOST_DRAWS = 200_000_000
+"""Numbers that all resamples together may draw; with more data there are fewer resamples, down to `FEWEST`."""
+FEWEST = 999
+AT_ONCE = 2**22
+"""Numbers that are resampled at once: some 100 MB of memory."""
+LARGEST_BCA = 2000
+"""Values of which BCa can leave out one after the other in a reasonable time; with more the percentiles do."""
+EQUAL = 1e-12
+"""Spread up to which values count as equal: what is left of rounding."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its interval.
+
+    Attributes:
+        mean: of the values.
+        low: lower end of the 95 % interval; NaN where there is none.
+        high: upper end.
+        p: p-value, two-sided, of the hypothesis that the mean is zero; NaN where there is none.
+    """
+
+    mean: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
+
+    @property
+    def excludes_zero(self) -> bool:
+        """True if there is an interval, and zero is not in it."""
+        return self.low > 0 or self.high < 0
+
+
+def t_interval(values: Sequence[float] | np.ndarray) -> Interval:
+    """Return the mean of values `[S]`, one per seed, with Student's t interval and the p-value of the t test.
+
+    Exact where the values are drawn from a normal distribution. Of one value, or of values that are all equal, the
+    spread is not known: the mean comes without an interval.
+    """
+    array = np.asarray(values, dtype=float)
+    if not _varies(array):
+        return Interval(float(array.mean()))
+    test = stats.ttest_1samp(array, 0.0)
+    found = test.confidence_interval(LEVEL)
+    return Interval(float(array.mean()), float(found.low), float(found.high), float(test.pvalue))
+
+
+def over_clients(differences: Sequence[float] | np.ndarray) -> Interval:
+    """Return the mean of the differences `[K]` of one seed's clients with SciPy's BCa bootstrap over clients.
+
+    The p-value is that of the permutation test that swaps the two methods at random for each client. Both speak of
+    clients like these in this one seed. From 2,000 clients on the bootstrap's percentiles take the place of BCa, which
+    leaves out one client after the other.
+    """
+    array = np.asarray(differences, dtype=float)
+    if not _varies(array):
+        return Interval(float(array.mean()))
+    n, batch = _resamples(array.size), max(1, AT_ONCE // array.size)
+    method = "BCa" if array.size <= LARGEST_BCA else "percentile"
+    drawn = stats.bootstrap(
+        (array,), np.mean, confidence_level=LEVEL, n_resamples=n, batch=batch, method=method, rng=_generator()
+    ).confidence_interval
+    test = stats.permutation_test(
+        (array,), np.mean, permutation_type="samples", n_resamples=n, batch=batch, rng=_generator()
+    )
+    return Interval(float(array.mean()), float(drawn.low), float(drawn.high), float(test.pvalue))
+
+
+def two_level(differences: np.ndarray) -> Interval:
+    """Return the mean of differences `[S, K]` with the percentiles of a bootstrap over seeds, then clients within.
+
+    Each resample draws S seeds, and K clients of each of them. SciPy's `bootstrap` draws the seeds and takes the
+    percentiles; the clients are drawn inside its statistic. With few seeds the interval is too narrow, see
+    docs/studies.md. There is no p-value.
+    """
+    seeds, clients = differences.shape
+    mean = float(differences.mean())
+    if seeds < 2 or not _varies(differences):
+        return Interval(mean)
+    generator = _generator()
+
+    def statistic(chosen: np.ndarray, axis: int = -1) -> np.ndarray:
+        within = generator.integers(clients, size=(*chosen.shape, clients))
+        return differences[chosen[..., None], within].mean((-2, -1))
+
+    found = stats.bootstrap(
+        (np.arange(seeds),),
+        statistic,
+        vectorized=True,
+        confidence_level=LEVEL,
+        n_resamples=_resamples(differences.size),
+        batch=max(1, AT_ONCE // differences.size),
+        method="percentile",
+        rng=generator,
+    ).confidence_interval
+    return Interval(mean, float(found.low), float(found.high))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number, which keep the chance of any false claim below the level.
+
+    Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979: the i-th smallest of m
+    (from 0) times m - i, at most 1, and no smaller than those before it. NaN is no test: it stays, and does not count.
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN comes last
+    adjusted = np.full(len(p), math.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1)
+    return [float(value) for value in adjusted]
+
+
+def _varies(values: np.ndarray) -> bool:
+    return bool(np.ptp(values) > EQUAL)
+
+
+def _resamples(size: int) -> int:
+    """Return the number of resamples of `size` values."""
+    return int(np.clip(MOST_DRAWS // size, FEWEST, RESAMPLES))
+
+
+def _generator() -> np.random.Generator:
+    """Return the same generator for each interval, so that a study gives the same numbers whenever it is asked."""
+    return np.random.default_rng(0)

@@ -1,0 +1,373 @@
+"""A study: the runs of a folder, the tables that come of them, and what these allow to be said.
+
+docs/studies.md shows each of them and explains its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.files import at_home
+from semcom.runs.accuracy import LAST
+from semcom.studies.analysis import curves, efficiency, ranking
+from semcom.studies.analysis.compare import Cells, Views, cells, compare_pairs, value_of
+from semcom.studies.analysis.comparison import Comparison, Comparisons
+from semcom.studies.analysis.frames import TABLES
+from semcom.studies.analysis.means import means
+from semcom.studies.analysis.selection import axes, keys, ordered, spelled, where
+from semcom.studies.names import first_test, is_ranked
+from semcom.studies.results.archive import opened
+from semcom.studies.results.run import Stored, stored_runs
+from semcom.studies.results.table import configuration, table
+
+
+def study(folder: Path | str) -> Study:
+    """Return the study of a folder: finished runs with all their numbers, and others with how far they have come.
+
+    Args:
+        folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs; or the archive
+            that `pack` has made of one, or ARCHIVE/HASH for one run of it.
+
+    Raises:
+        ConfigError: there is no run in it, or the same run twice; or a file that is no archive.
+    """
+    path, place = opened(at_home(folder))
+    found, record = stored_runs(path)
+    return Study(found, axes(found, record), place, record)
+
+
+class Study:
+    """The runs of a study, as tidy tables and as answers.
+
+    Every table (`runs`, `views`, `rounds`, `clients`, `classes`, `confusion`, `snr`, `traffic`) begins with the columns
+    hash, method, variant, seed and the axes. Accuracies are fractions of 1. A table is made when it is first asked for.
+
+    Args:
+        found: the runs.
+        axes: fields that vary, by their dotted names on the command line.
+        place: what keeps the runs' folders where they are (None: nothing has to).
+        record: what sweep.json says: experiment, scale, command and more (None: there is none).
+    """
+
+    def __init__(
+        self,
+        found: Sequence[Stored],
+        axes: Sequence[str],
+        place: object = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.axes, self.record, self._place = tuple(axes), dict(record or {}), place
+        self.stored = ordered(found, self.axes)
+
+    def _table(self, name: str) -> pd.DataFrame:
+        rows, columns = TABLES[name]
+        front, found = keys(self.stored, self.axes), table(list(rows(self.stored)), ("hash", *columns))
+        return front.merge(found[["hash", *(name for name in found if name not in front)]], on="hash")
+
+    def __repr__(self) -> str:
+        counts = self.runs["status"].value_counts()
+        done = ", ".join(f"{n} {status}" for status, n in counts.items())
+        varied = f"; varied: {', '.join(self.axes)}" if self.axes else ""
+        return f"Study of {len(self.stored)} runs ({done}) of {', '.join(self.variants)}{varied}"
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """A row per run, done or not: status, error, folder, view (the headline), accuracy, configuration, summary."""
+        return self._table("runs")
+
+    @cached_property
+    def views(self) -> pd.DataFrame:
+        """A row per finished run and view: accuracy, accuracy_std, worst10, jain, best, best_round, last ..."""
+        return self._table("views")
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """A row per run, round and view, of unfinished runs too: loss, accuracy ...; no view where none was tested."""
+        return self._table("rounds")
+
+    @cached_property
+    def clients(self) -> pd.DataFrame:
+        """A row per finished run, view and tested client: accuracy; with kept matrices, its images by class."""
+        return self._table("clients")
+
+    @cached_property
+    def classes(self) -> pd.DataFrame:
+        """A row per finished run, view and class: accuracy over all clients."""
+        return self._table("classes")
+
+    @cached_property
+    def confusion(self) -> pd.DataFrame:
+        """A row per run that kept it, view, true and predicted class: test images. Raises ConfigError if none did."""
+        return self._table("confusion")
+
+    @cached_property
+    def snr(self) -> pd.DataFrame:
+        """A row per finished run, view and test SNR: accuracy."""
+        return self._table("snr")
+
+    @cached_property
+    def traffic(self) -> pd.DataFrame:
+        """A row per finished run and direction: traffic per participating client and round, and the run's totals."""
+        return self._table("traffic")
+
+    def of_runs(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+        """Return a table of rows that name their runs by `hash`, each with its run's variant and configuration.
+
+        A column that a row has itself keeps its value.
+        """
+        found = pd.DataFrame(rows)
+        names = ("variant", *configuration(self.runs))
+        return found.merge(self.runs[["hash", *dict.fromkeys(n for n in names if n not in found)]], on="hash")
+
+    # -- selection ---------------------------------------------------------------------------------------------------
+
+    @property
+    def variants(self) -> list[str]:
+        """The names of the variants, in their order."""
+        return list(dict.fromkeys(run.variant for run in self.stored))
+
+    def where(self, at: Mapping[str, Any]) -> Study:
+        """Return the part of a study in which fields have some values.
+
+        Args:
+            at: dotted field, or method, variant, seed or status -> its value, or a list of values.
+
+        Raises:
+            ConfigError: there is no such field, or no run with such a value.
+        """
+        return Study(where(self.stored, at, self.axes), self.axes, self._place, self.record)
+
+    def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return names of fields as columns have them, such as hyper.lam for method.lam.
+
+        Args:
+            asked: what they are asked for as, for errors.
+            names: method, variant, seed, or any field of a configuration, be it an axis or not.
+
+        Raises:
+            ConfigError: there is no such field.
+        """
+        fields = tuple(map(spelled, names))
+        known = {"method", "variant", "seed"}.union(*(run.fields for run in self.stored))
+        for name in fields:
+            if name not in known:
+                there = ", ".join(("method", "variant", "seed", *self.axes))
+                raise ConfigError(f"{asked}: {name!r} is no field of the study; give one, such as {there}")
+        return fields
+
+    def along(self, fields: Sequence[str]) -> Study:
+        """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
+        known = ("hash", "method", "variant", "seed", *self.axes)
+        further = dict.fromkeys(name for name in fields if name not in known)
+        return Study(self.stored, (*self.axes, *further), self._place, self.record)
+
+    # -- statistics --------------------------------------------------------------------------------------------------
+
+    def compare(
+        self,
+        first: str,
+        second: str,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: Views = None,
+        metric: str = "accuracy",
+    ) -> Comparison:
+        """Return the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
+
+        Args:
+            first: a variant.
+            second: another one.
+            at: field -> value, see `where`: it has to leave one point of the study.
+            view: name of a view (None: the headline of each run); or variant -> view, where those that are not named
+                have their headline.
+            metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB); without a
+                view, also one of the run, such as clusters.knn_purity or seconds.train.
+
+        Raises:
+            ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
+        """
+        found = self.compare_all([first, second], at=at, view=view, metric=metric)
+        if len(found) > 1:
+            fields = [n for n in self.axes if len({str(each.point[n]) for each in found}) > 1]
+            raise ConfigError(f"at: {len(found)} points differ in {', '.join(fields)}; give one, or use compare_all")
+        return found[0]
+
+    def compare_all(
+        self,
+        variants: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: Views = None,
+        metric: str = "accuracy",
+    ) -> Comparisons:
+        """Return the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
+
+        Args and errors are those of `compare`; there may be several points.
+        """
+        part = self.where(at or {})
+        names = part._known(part.variants if variants is None else variants)
+        return compare_pairs(part._cells(), part.axes, list(combinations(names, 2)), view, metric)
+
+    def gains(
+        self, over: str, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
+    ) -> Comparisons:
+        """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
+
+        Args:
+            over: the variant that is subtracted.
+            at: as of `compare`; there may be several points.
+            view: as of `compare`.
+            metric: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare_all`.
+        """
+        part = self.where(at or {})
+        first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        return compare_pairs(part._cells(), part.axes, [(other, first) for other in others], view, metric)
+
+    def mean(
+        self,
+        by: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> pd.DataFrame:
+        """Return means over seeds with their 95 % t-intervals, see `table.means`: mean, low, high, n, interval.
+
+        Args:
+            by: columns that tell apart what is not averaged (None: variant and the axes).
+            at: as of `where`.
+            view: as of `compare`.
+            metric: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
+        """
+        part = self.where(at or {})
+        columns = ["variant", *part.axes] if by is None else list(by)
+        frame = part._done(value=lambda run: value_of(run, view, metric))
+        missing = [name for name in columns if name not in frame]
+        if missing:
+            raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
+        return means(frame, columns, "value")
+
+    def tested(self, metric: str = "accuracy") -> str:
+        """Return at which of several test SNRs a number of the finished runs is, in words: `names.first_test`."""
+        return first_test(metric, (run.tests for run in self.stored if run.status == "done"))
+
+    def rank(
+        self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
+    ) -> pd.DataFrame:
+        """Return the order of the variants at each point, and which may be called best and second: `ranking.rank`.
+
+        Args and errors are those of `compare`; there may be several points.
+        """
+        part = self.where(at or {})
+        return ranking.rank(part._cells(), part.axes, view, metric)
+
+    def marked(
+        self,
+        by: Sequence[str] | None = None,
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        metric: str = "accuracy",
+    ) -> pd.DataFrame:
+        """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
+
+        Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
+        """
+        part = self.where(at or {})
+        means = part.mean(by, view=view, metric=metric)
+        columns = ["variant", *part.axes] if by is None else list(by)
+        ranked = {"variant", "method", *part.axes}
+        if not is_ranked(metric) or means.empty or not set(columns) <= ranked:
+            return means.assign(mark="")
+        methods = {run.variant: run.fields.get("method") for run in part.stored}
+        ranks = part.rank(view=view, metric=metric)
+        return ranking.marked(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
+
+    # -- efficiency and curves ---------------------------------------------------------------------------------------
+
+    def pareto(
+        self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: str | None = None
+    ) -> pd.DataFrame:
+        """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
+
+        Args:
+            cost: floats, uses, bits, airtime_s, energy_j, samples or rounds, over the whole run.
+            at: as of `where`.
+            view: as of `compare`.
+
+        Raises:
+            ConfigError: as `compare`, or no such cost.
+        """
+        part = self.where(at or {})
+        frame = part._done(
+            accuracy=lambda run: value_of(run, view, "accuracy"), cost=lambda run: efficiency.cost_of(run, cost)
+        )
+        return efficiency.pareto(frame, part.axes)
+
+    def until(
+        self,
+        target: float,
+        cost: str = "uses",
+        *,
+        at: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        window: int = 1,
+    ) -> pd.DataFrame:
+        """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
+
+        Args:
+            target: accuracy, a fraction of 1.
+            cost: as of `pareto`.
+            at: as of `where`.
+            view: as of `compare`.
+            window: evaluations that the curves are averaged over first, see `smooth`.
+
+        Raises:
+            ConfigError: as `pareto`, or a target that is no fraction of 1.
+        """
+        if not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
+        part = self.where(at or {})
+        done = {run.hash: run for run in part.stored if run.status == "done"}
+        headline = {key: view or run.headline for key, run in done.items()}
+        costs = {key: efficiency.cost_of(run, cost) for key, run in done.items()}
+        curve = part.smooth(window)
+        curve = curve[curve["view"] == curve["hash"].map(headline)]
+        length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
+        return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
+
+    def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
+        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
+        return curves.smooth(self.rounds, window, metric)
+
+    def _known(self, names: Sequence[str]) -> list[str]:
+        for name in names:
+            if name not in self.variants:
+                raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(self.variants)}")
+        if len(set(names)) < max(2, len(names)):
+            raise ConfigError(f"compare: {', '.join(names)} is no pair; give two variants or more, each once")
+        return list(names)
+
+    def _cells(self) -> Cells:
+        return cells(self.stored, self.axes)
+
+    def _done(self, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
+        """Return the keys of the finished runs, with some numbers of each."""
+        done = [run for run in self.stored if run.status == "done"]
+        columns = {name: [of(run) for run in done] for name, of in numbers.items()}
+        return keys(done, self.axes).assign(**columns)

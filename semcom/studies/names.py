@@ -1,0 +1,222 @@
+"""What methods, fields and numbers are called in figures and in tables for papers, and how their values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from semcom.runs.accuracy import CURVES, OF_FIRST_TEST
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.overrides import plain_text
+
+METHODS = {
+    "local": "Local",
+    "fedavg": "FedAvg",
+    "fedavg_ft": "FedAvg + FT",
+    "fedprox": "FedProx",
+    "fedprox_ft": "FedProx + FT",
+    "moon": "MOON",
+    "pfedme": "pFedMe",
+    "ditto": "Ditto",
+    "perfedavg": "Per-FedAvg",
+    "fedrep": "FedRep",
+    "fedper": "FedPer",
+    "lg_fedavg": "LG-FedAvg",
+    "fedbabu": "FedBABU",
+    "fedamp": "FedAMP",
+    "fedala": "FedALA",
+    "fedproto": "FedProto",
+    "fedpac": "FedPAC",
+    "fedgh": "FedGH",
+    "fedcrc": "FedCRC",
+    "fedcrl": "FedCRL",
+    "fedcosr": "FedCoSR",
+    "repper": "RepPer",
+    "fedcl": "FedCL",
+}
+"""Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
+ARMS = {
+    "fedcosr-without-la": "FedCoSR without LA",
+    "fedcosr-without-sep": "FedCoSR without Sep",
+    "fedcosr-without-crl": "FedCoSR without CRL",
+    "fedcrc-per": "FedCRC-Per",
+}
+"""Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
+NAMED = ("method", "variant", "scheme")
+"""Fields whose values are shown without the field's name."""
+TEST = "test_snr_db"
+"""Column of `Study.snr`: the SNR of a test."""
+FIELDS = {
+    "variant": ("method", ""),
+    "channel.snr_db": ("SNR", " dB"),
+    TEST: ("test SNR", " dB"),
+    TEST_SNR: ("test SNR", " dB"),
+    "channel.kind": ("channel", ""),
+    "air.parameters": ("exchange", ""),
+    "data.name": ("dataset", ""),
+    "partition.kind": ("partition", ""),
+    "partition.ways": ("ways", ""),
+    "partition.shots": ("shots", ""),
+    "partition.beta": ("Dirichlet beta", ""),
+    "partition.classes": ("classes of a client", ""),
+    "partition.min_size": ("least images of a client", ""),
+    "partition.fraction": ("part of the images", ""),
+    "model.features": ("features", ""),
+    "finish.epochs": ("epochs after the rounds", ""),
+    "hyper.tau": ("tau", ""),
+    "hyper.lam": ("lambda", ""),
+    "train.rounds": ("rounds", ""),
+    "train.local_epochs": ("local epochs", ""),
+    "train.batch_size": ("batch size", ""),
+    "train.optimizer": ("optimiser", ""),
+    "train.lr": ("rate", ""),
+    "finish.kind": ("head", ""),
+    "model.encoder": ("encoder", ""),
+    "rank": ("class rank", ""),
+    "third": ("classes", ""),
+    **dict.fromkeys(("setting", "whose", "model", "loss", "place", "rival", "level"), ("", "")),
+    "uses": ("channel uses", ""),
+    "airtime_s": ("airtime", " s"),
+    "energy_j": ("energy", " J"),
+    "samples": ("training samples", ""),
+}
+"""Field or cost -> its name and the unit after its values; any other is shown by its own name. Without a name here the
+values of a field speak for themselves."""
+METRICS = {
+    "accuracy": "accuracy",
+    "accuracy_std": "deviation over clients",
+    "worst10": "accuracy of the worst 10 % of clients",
+    "best": "accuracy in the best round",
+    "last": "accuracy in the last round",
+    "validation": "validation accuracy",
+    "among_own": "accuracy among own classes",
+    "lead": "lead",
+    "gain": "gain",
+    "jain": "Jain's index",
+    "best_round": "best round",
+    "new_clients.global.accuracy": "accuracy of new clients",
+    "new_clients.head.accuracy": "accuracy of new clients with heads of their own",
+    "predictor_distance": "distance of the heads",
+    "clusters.silhouette": "silhouette of the features",
+    "clusters.knn_purity": "purity of the features",
+    "clusters.power_common": "power of what all classes have in common",
+    "clusters.power_between": "power of what tells classes apart",
+}
+"""Number of a view, or of a run -> its name; any other is shown by its own name, but for those at a test SNR."""
+PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
+"""Those that are no share of 1, and are not shown in percent."""
+UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
+"""Those of which more is not better."""
+DIFFERENCES = ("lead", "gain")
+"""Those that are differences of shares, in percentage points."""
+
+
+def is_share(metric: str) -> bool:
+    """Return whether a number is a fraction of 1, which is shown in percent."""
+    whole, _ = _at(metric)
+    return whole in METRICS and whole not in PLAIN
+
+
+def is_ranked(metric: str) -> bool:
+    """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
+    whole, _ = _at(metric)
+    return whole in METRICS and whole not in UNRANKED
+
+
+def decimals(share: bool, halves: ArrayLike) -> int:
+    """Return with how many decimals numbers are shown: one of percentages and three of others, or one more where half
+    an interval would have none.
+
+    Args:
+        share: whether the numbers are fractions of 1, shown in percent.
+        halves: of their intervals; NaN where there is none.
+    """
+    factor, digits = (100, 1) if share else (1, 3)
+    return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
+
+
+def value_label(field: str, value: Any) -> str:
+    """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
+    if field in NAMED and value in ARMS:
+        return ARMS[value]
+    if field in NAMED:
+        method, *rest = str(value).split(" ", maxsplit=1)
+        return " ".join((METHODS.get(method, method), *rest))
+    shown = plain_text(value)
+    return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
+
+
+def place_label(field: str, value: Any) -> str:
+    """Return a value with the name of its field, such as "SNR 9 dB"; a method is its name alone."""
+    return (
+        value_label(field, value)
+        if field in NAMED
+        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}".lstrip()
+    )
+
+
+def point_label(point: Mapping[str, Any]) -> str:
+    """Return a point of a study in words, such as "SNR 6 dB, ways 2".
+
+    Options that its partition or its channel does not have, None, are left out, unless all are None.
+    """
+    there = {name: value for name, value in point.items() if plain_text(value) != "None"} or point
+    return ", ".join(place_label(name, value) for name, value in there.items())
+
+
+def field_name(field: str) -> str:
+    """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
+    name, unit = FIELDS.get(field, (field, ""))
+    return name + (f" ({unit.strip()})" if unit else "")
+
+
+def field_label(field: str) -> str:
+    """Return the same with a capital, as it stands at an axis."""
+    return titled(field_name(field))
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a number, such as "accuracy"."""
+    whole, snr = _at(metric)
+    return METRICS.get(whole, whole) + (f" at {snr} dB" if snr else "")
+
+
+def _at(metric: str) -> tuple[str, str]:
+    """Return what a number is one of, and the SNR of its test in dB; nothing for one that is not of a single SNR."""
+    curve, _, snr = metric.partition(".")
+    whole = next((name for name, at in CURVES.items() if at == curve), None)
+    return (whole, snr) if whole and snr else (metric, "")
+
+
+def metric_label(metric: str) -> str:
+    """Return the name of a number with its unit, such as "Accuracy (%)"."""
+    return titled(metric_name(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
+
+
+def metric_unit(metric: str) -> str:
+    """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
+    return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
+
+
+def first_test(metric: str, tests: Iterable[Sequence[str]]) -> str:
+    """Return at which of several test SNRs a number of runs is, in words; nothing for one that is not of one SNR.
+
+    Args:
+        metric: the number.
+        tests: of each run, the SNRs that it was tested at (`semcom.runs.accuracy.tested_at`).
+    """
+    lists = {tuple(snrs) for snrs in tests}
+    if metric not in OF_FIRST_TEST or max(map(len, lists), default=0) < 2:
+        return ""
+    if len(lists) > 1:
+        return "at the first test SNR of each run"
+    ((first, *others),) = lists
+    return f"at {first} dB (the first of {1 + len(others)} test SNRs)"
+
+
+def titled(name: str) -> str:
+    """Return a name with a capital, unless it is a field's own with a dot in it."""
+    return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

@@ -1,0 +1,140 @@
+"""A study in one file, for a repository or a paper's supplement: everything but checkpoints and kept arrays, as a ZIP.
+
+`semcom.study` reads it like the folder that it was made of, and so do the commands. What names a place on one machine
+is left out. The same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import ConfigError
+from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, at_home, write_atomically
+from semcom.studies.results.outcome import TRAINING
+from semcom.studies.results.run import stored_runs
+from semcom.studies.results.table import read_table
+
+KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
+"""Files of a run's folder that an archive holds."""
+LARGEST = 4 * 2**30
+"""Bytes of the largest archive that is unpacked: small ones may hold any number of zeros."""
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Date of every entry: that of no machine."""
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError)
+"""What reading a file that is no archive, or a damaged one, raises; RuntimeError: it has a password."""
+
+
+def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
+    """Write the archive of a study and return its path.
+
+    Args:
+        folder: as of `semcom.study`; runs that are not done are packed as they are.
+        file: the archive (None: the folder's name with .zip, beside it).
+        arrays: whether kept arrays (matrices, features) go in too.
+
+    Raises:
+        ConfigError: there is no run in the folder, or the archive would not be a .zip file.
+    """
+    folder = at_home(folder)
+    path = _beside(folder) if file is None else at_home(file)
+    if path.suffix != ".zip":
+        raise ConfigError(f"out: {path} is no .zip file; give one")
+    stored_runs(folder)  # or an error that says what is wrong with it
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for source in _files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
+            entry = zipfile.ZipInfo(source.relative_to(folder).as_posix(), EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, _content(source))
+    return write_atomically(path, buffer.getvalue())
+
+
+def stored_table(path: Path | str) -> pd.DataFrame:
+    """Return the table that a sweep has left, from its folder or from its archive. Errors: `read_table`, `unpacked`."""
+    path = Path(path)
+    if not path.is_file():
+        return read_table(path)
+    with unpacked(path) as folder:
+        return read_table(Path(folder))
+
+
+def opened(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
+    """Return the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
+
+    Args:
+        path: a folder, ARCHIVE.zip, or ARCHIVE.zip/HASH, which is one run of it.
+
+    Raises:
+        ConfigError: the archive has no such run, or `unpacked` refuses it.
+    """
+    file = path.parent if path.parent.is_file() else path
+    if not file.is_file():
+        return path, None
+    place = unpacked(file)
+    folder = Path(place.name) if file is path else Path(place.name) / path.name
+    if not folder.is_dir():
+        place.cleanup()
+        raise ConfigError(f"study: {file} has no run {path.name}; semcom results {file} --what runs has their hashes")
+    return folder, place
+
+
+def _beside(folder: Path) -> Path:
+    place = folder.resolve()
+    return place.with_name(f"{place.name}.zip")
+
+
+def _files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files that an archive holds: those of the sweep, and those of each run."""
+    yield from (folder / name for name in (SWEEP, TABLE, REPORT) if (folder / name).is_file())
+    runs = sorted(path for path in folder.iterdir() if path.is_dir())
+    places = [folder, *(place for run in runs for place in (run, run / TRAINING))]
+    yield from (place / name for place in places for name in kinds if (place / name).is_file())
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's content without the places of this machine."""
+    if path.name == ERROR:  # its traceback names files of this machine
+        return path.read_bytes().partition(b"\n")[0] + b"\n"
+    if path.name not in (CONFIG, SWEEP):
+        return path.read_bytes()
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return json.dumps(_without_places(found), indent=1).encode()
+
+
+def _without_places(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
+    kept = {name: value for name, value in found.items() if name != "out"}
+    for section, place in (("data", "root"), ("set", "data.root")):
+        if isinstance(kept.get(section), dict):
+            kept[section] = {name: value for name, value in kept[section].items() if name != place}
+    return kept
+
+
+def unpacked(file: Path) -> TemporaryDirectory[str]:
+    """Return a temporary folder with what an archive holds; it is removed with the object.
+
+    Raises:
+        ConfigError: it is no archive, is damaged, or holds more than `LARGEST` bytes.
+    """
+    place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if (size := sum(entry.file_size for entry in archive.infolist())) > LARGEST:
+                raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
+            archive.extractall(place.name)
+    except DAMAGED as error:
+        place.cleanup()
+        raise ConfigError(
+            f"study: {file} is no archive of a study ({error}); give a folder, or a file of pack"
+        ) from None
+    return place

@@ -1,0 +1,147 @@
+"""Whose a sweep's folder is: the sweep that sweep.json names, and the processes that are at work in it.
+
+A sweep has its folder to itself. Shards of one sweep may be at work in it together, each in a process of its own.
+The lock of the folder is its entrance: a whole sweep holds it until it ends, a shard until it has taken the lock of
+its own part. A part that two should carry out is refused like a sweep that two should.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from semcom.config import ConfigError
+from semcom.files import SWEEP, TABLE, refuse_file
+from semcom.runs.folder import LOCK, MOMENT_S, is_held
+from semcom.studies.results.shard import Shard
+
+OWNER = ".owner"
+"""File of a sweep's folder that says which process is at work in it; that of a shard has its part after it."""
+PATIENCE_S = 5.0
+"""Seconds that a shard waits for others which enter at the same time."""
+
+
+@contextmanager
+def at_work(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+    """Keep other sweeps out of a folder; the operating system drops the locks with the process.
+
+    Args:
+        folder: made if there is none.
+        shard: the part of the sweep that is carried out (None: all of it).
+        settle: called while no other process can enter, with whether other shards are at work: it writes sweep.json.
+
+    Raises:
+        ConfigError: another process is at work in it, with all of a sweep, the same part, or parts of another size;
+            nothing has been written.
+    """
+    with ExitStack() as stack:
+        _enter(folder, shard, settle, stack)
+        yield
+
+
+def _enter(folder: Path, shard: Shard | None, settle: Callable[[bool], object], stack: ExitStack) -> None:
+    """Do what `at_work` does before the work; the stack undoes it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
+    entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+    stack.callback(entrance.release)
+    others, own = list(_shards(folder)), _mark(shard)
+    for mark in others:
+        if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
+            raise _busy(folder, mark)
+    if shard is not None:
+        stack.callback(_take(folder, own, MOMENT_S).release)
+    settle(bool(others))
+    _sign(folder / (OWNER + own))
+    stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
+    if shard is not None:
+        entrance.release()
+
+
+def _mark(shard: Shard | None) -> str:
+    """Return what the names of a shard's files end with; nothing for a whole sweep."""
+    return "" if shard is None else f"-{shard.number}-of-{shard.count}"
+
+
+def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
+    """Return the lock of a folder, or of a part of its sweep, once this process holds it. ConfigError: another does."""
+    lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise _busy(folder, mark) from None
+    except OSError as error:
+        raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
+    return lock
+
+
+def _shards(folder: Path) -> Iterator[str]:
+    """Yield the marks of the shards that are at work in a folder; no other can begin meanwhile."""
+    for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
+        if is_held(path):
+            yield path.name.removeprefix(LOCK)
+
+
+def workers(folder: Path) -> list[str]:
+    """Return which processes are at work in a sweep's folder, in words; one that was killed has left its name alone."""
+    marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
+    return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
+
+
+def _whose(folder: Path, mark: str) -> str:
+    """Return which process has a folder, or a part of its sweep, as it has signed."""
+    owner = folder / (OWNER + mark)
+    return owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
+
+
+def _part(mark: str) -> str:
+    return f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
+
+
+def _busy(folder: Path, mark: str) -> ConfigError:
+    """Return the error about the process that has a folder, or a part of its sweep."""
+    at_work = f"{_whose(folder, mark)} is at work in {folder}{_part(mark)}"
+    return ConfigError(f"out: {at_work}; wait for it, or give another folder")
+
+
+def _sign(path: Path) -> None:
+    """Leave which process has a folder, where that can be written."""
+    now = datetime.now().isoformat(sep=" ", timespec="minutes")
+    with suppress(OSError):
+        path.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
+
+
+def held_by(folder: Path) -> dict[str, Any] | None:
+    """Return what sweep.json says of the sweep that a folder belongs to; None where there is none.
+
+    Raises:
+        ConfigError: it is a file, or holds results of which nobody says whose they are.
+    """
+    refuse_file(folder)
+    path = folder / SWEEP
+    if not path.exists():
+        if (folder / TABLE).exists():
+            raise ConfigError(f"out: {folder} holds {TABLE} without a {SWEEP}; give another folder")
+        return None
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(held[name], str) for name in ("experiment", "scale", "command")):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"out: {path} does not name a sweep; give another folder") from None
+    return held
+
+
+def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
+    """Return the error about a folder that belongs to another sweep than the one that is asked for."""
+    return ConfigError(f"out: {folder} holds another sweep ({held['command']}); give another folder")

@@ -1,0 +1,58 @@
+"""What a run of a sweep leaves in its folder: its summary, or an error; and what an experiment adds to the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import semcom
+from semcom.config import RunConfig, RunError, run_hash
+from semcom.files import ERROR, SUMMARY
+from semcom.runs.folder import read_summary, write_config, write_summary
+from semcom.studies.fields import set_fields
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
+    from semcom.runs.runner import Observer
+
+TRAINING = "training"
+"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
+
+
+def run_folder(config: RunConfig) -> Path:
+    """Return where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
+    assert config.out is not None
+    return Path(config.out)
+
+
+def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None) -> None:
+    """Carry out a run of an experiment that adds to its summary: train, then leave the summary with what is added.
+
+    The training lies in a folder of its own, `TRAINING`: the run has a summary only when both are done.
+
+    Args:
+        config: of the run, with its `out`.
+        more: function from the finished training to what is added, or replaced, in its summary.
+        observe: as of `semcom.run`.
+    """
+    folder = run_folder(config)
+    result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
+    found = more(result)
+    write_config(folder, config)
+    write_summary(folder, {**result.summary, **found, "hash": run_hash(config)})
+
+
+def is_finished(config: RunConfig) -> bool:
+    """Return whether a run has left its summary; a damaged one, or another run's, is none."""
+    folder = run_folder(config)
+    try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
+        return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
+    except RunError:
+        return False
+
+
+def left_error(config: RunConfig) -> str | None:
+    """Return the first line of what a failed run left; None where there is nothing."""
+    path = run_folder(config) / ERROR
+    return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None

@@ -1,0 +1,218 @@
+"""The runs of a study as they lie in their folders: finished ones, those at work, failed ones, and those to come."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
+from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
+from semcom.runs.arrays import Arrays, read_arrays
+from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
+from semcom.runs.owners import owner_field
+from semcom.studies.grid import TEST_SNR
+from semcom.studies.results.lock import OWNER
+from semcom.studies.results.outcome import TRAINING
+from semcom.studies.results.table import configuration, fields, read_table
+
+Status = Literal["done", "unfinished", "failed", "to come"]
+"""done: it has left its summary; unfinished: it is at work or was interrupted; to come: it has no folder yet."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One run of a study.
+
+    Attributes:
+        hash: of its configuration.
+        folder: where it lies, or will.
+        status: how far it has come.
+        error: one line for a failed run, None for any other.
+        variant: its name in the study; the method's where the study gives it no other.
+        fields: its configuration by dotted names on the command line; empty where that is not known yet.
+        participants: clients that take part in a round; None where that is not known.
+        summary: as in summary.json; None for a run that is not done.
+    """
+
+    hash: str
+    folder: Path
+    status: Status
+    error: str | None
+    variant: str
+    fields: Mapping[str, Any]
+    participants: int | None
+    summary: Mapping[str, Any] | None
+
+    @property
+    def trained(self) -> Path:
+        """The folder of its training: its own one, or one inside that."""
+        apart = self.folder / TRAINING
+        return apart if (apart / CONFIG).is_file() else self.folder
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
+        finish = (self.summary or {}).get("finish")
+        return [*read_metrics(self.trained), *([finish] if finish else [])]
+
+    def is_at_work(self) -> bool:
+        """Return whether a process trains it just now."""
+        return is_held(self.folder / LOCK)
+
+    def warnings(self) -> list[str]:
+        """Return what it has warned of so far, each with its round."""
+        if self.summary is not None:
+            return list(self.summary.get("warnings", []))
+        return [f"round {line['round']}: {text}" for line in self.lines() for text in line.get("warnings", {}).values()]
+
+    def arrays(self) -> Arrays:
+        """Return what the run kept on request; nothing where it kept nothing.
+
+        Raises:
+            RunError: the file is damaged, or of another run.
+        """
+        return read_arrays(self.trained / ARRAYS, self.hash)
+
+    @property
+    def headline(self) -> str | None:
+        """Name of its headline view, the first one; None where it has none, as a run that is not done."""
+        return next(iter((self.summary or {}).get("views", {})), None)
+
+    def view(self, name: str | None = None) -> Mapping[str, Any] | None:
+        """Return what the summary says of a view (None: the first one, the headline); None where it has no such."""
+        views = (self.summary or {}).get("views", {})
+        return next(iter(views.values()), None) if name is None else views.get(name)
+
+    @property
+    def tests(self) -> list[str]:
+        """The SNRs in dB that it was tested at, the one of its accuracies first; empty where there is no list."""
+        given = self.fields.get(TEST_SNR)
+        return [] if given is None else str(given).split(",")
+
+
+def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
+    """Return the runs of a study, each once, and what its sweep.json says; nothing where it has none.
+
+    Args:
+        folder: of a run, of a sweep (finished or not), or one that holds folders of runs.
+
+    Raises:
+        ConfigError: there is no run in it, or the same run twice.
+    """
+    if (folder / CONFIG).is_file():
+        return [_read(folder, {}, {})], {}
+    if not folder.is_dir():
+        raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
+    record, listed = _record(folder), _listed(folder)
+    variants = variants_of(record)
+    if any(folder.glob(f"{OWNER}*")):  # a sweep is at work, and tries again what the table says has failed
+        listed = {key: {**row, "error": None} for key, row in listed.items()}
+    inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+    found = sorted((_read(path, variants, listed) for path in inside), key=lambda run: run.variant)
+    named = {run.hash: run for run in found}
+    if len(named) < len(found):
+        twice = next(run for run in found if named[run.hash] is not run)
+        raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
+    order = dict.fromkeys([*listed, *variants, *named])
+    runs = [named.get(key) or _without_config(folder / key, variants, listed.get(key, {})) for key in order]
+    if not runs:
+        raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
+    return _with_later(runs), record
+
+
+def _with_later(runs: list[Stored]) -> list[Stored]:
+    """Return the runs of several versions alike: with the options that only the newer of them have written down.
+
+    An option belongs to a method or to a kind of link. Whether that takes it is read off the other runs: to ask it
+    would be to import it.
+    """
+    for name, before in LATER.items():
+        column = name.replace(".options.", ".")
+        section = column.partition(".")[0]
+        owner = owner_field("method" if section == "hyper" else section)
+        takers = {run.fields.get(owner) for run in runs if column in run.fields}
+        runs = [
+            replace(run, fields={**run.fields, column: before})
+            if column not in run.fields and run.fields.get(owner) in takers
+            else run
+            for run in runs
+        ]
+    return runs
+
+
+def variants_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return hash -> variant of all runs of a sweep, as its sweep.json has them; none where it does not say."""
+    variants = record.get("variants")
+    return {str(key): str(name) for key, name in variants.items()} if isinstance(variants, dict) else {}
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """Return what sweep.json says, nothing where there is none. Raises ConfigError for one that cannot be read."""
+    try:
+        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return hash -> row of the table that a sweep has left; none where it has left none yet."""
+    if not (folder / TABLE).exists():
+        return {}
+    frame = read_table(folder)
+    names = [*configuration(frame), "status", "error", "hash", *(["variant"] if "variant" in frame else [])]
+    rows = frame[list(dict.fromkeys(names))].to_dict("records")
+    return {row["hash"]: {name: value for name, value in row.items() if not _missing(value)} for row in rows}
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
+    """Return the run whose config.json lies in a folder."""
+    config = read_config(folder, "study")
+    key = run_hash(config)
+    row = listed.get(key, {})
+    name = variants.get(key) or row.get("variant") or config.method
+    status, error, summary = _state(folder, key, row)
+    return Stored(key, folder, status, error, name, fields(config), _participants(config), summary)
+
+
+def _without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
+    """Return a run that left no config.json: one to come, or one of which the sweep's table tells the configuration.
+
+    An experiment that trains in its own way may leave a summary alone.
+    """
+    known = {name: value for name, value in row.items() if name not in ("status", "error", "hash", "variant")}
+    status, error, summary = _state(folder, folder.name, row)
+    name = variants.get(folder.name) or row.get("variant") or row["method"]
+    return Stored(folder.name, folder, status, error, name, known, None, summary)
+
+
+def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str | None, Mapping[str, Any] | None]:
+    """Return status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
+    try:
+        summary = read_summary(folder, key)
+    except RunError as damaged:
+        return "failed", str(damaged), None
+    if summary is not None:
+        return "done", None, summary
+    try:
+        error = (folder / ERROR).read_text(encoding="utf-8").partition("\n")[0]
+    except FileNotFoundError:  # a sweep that begins removes those of all runs that it tries again
+        error = row.get("error")
+    if error:
+        return "failed", error, None
+    return ("unfinished" if folder.is_dir() else "to come"), None, None
+
+
+def _participants(config: RunConfig) -> int:
+    """Return how many clients take part in a round of a stored configuration, which has no open fields."""
+    schedule = Schedule(**vars(config.train))
+    return Resolved(**{**vars(config), "train": schedule}).participants

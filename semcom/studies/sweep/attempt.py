@@ -1,0 +1,64 @@
+"""One run of a sweep, in whatever process it is carried out: what becomes of it lies in its folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from semcom.config import RunError, from_dict, run_hash
+from semcom.files import ERROR, write_atomically
+from semcom.runs.folder import BusyError, read_summary
+from semcom.runs.stop import stoppable, time_limit
+from semcom.studies.experiment import Train
+from semcom.studies.results.outcome import run_folder
+
+ROOM = 1 << 20
+"""Bytes that have to fit on the disk for a run to start."""
+
+
+def attempt(content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
+    """Carry out one run; a failure is left in the run's folder and does not stop the others.
+
+    Args:
+        content: the configuration as plain values: a plug-in's classes are not known before it is loaded here.
+        train: function that carries it out.
+        limit_minutes: time after which it is stopped, with its state kept (None: none).
+
+    Raises:
+        BusyError: another process has the run.
+        OSError: the disk takes no more files; nothing was begun.
+        KeyboardInterrupt, Stopped: a signal ended it; its state is kept.
+    """
+    config = from_dict(content)
+    folder = run_folder(config)
+    probe(folder.parent)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with stoppable(), time_limit(limit_minutes):
+            train(config)
+        if read_summary(folder, run_hash(config)) is None:
+            raise RunError("the run ended without a summary")
+    except BusyError:  # its folder is not ours to write to
+        raise
+    except Exception as error:
+        text = f"{one_line(error)}\n\n{traceback.format_exc()}"
+        with suppress(OSError):  # a full disk: the sweep then says so
+            write_atomically(folder / ERROR, text)
+
+
+def probe(folder: Path) -> None:
+    """Write as much as a small run needs, and remove it. Raises OSError where the disk is full."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of an exception's text, after its type."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -1,0 +1,226 @@
+"""The plan of a sweep: its runs, their folders, and what sweep.json says of it. Nothing is written or trained here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import semcom
+from channels import LINKS
+from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
+from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.files import at_home
+from semcom.methods.registry import METHODS
+from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.plugins import absolute, load_plugins
+from semcom.studies.analysis import means
+from semcom.studies.cost import work
+from semcom.studies.experiment import Experiment
+from semcom.studies.fields import field_of, set_fields
+from semcom.studies.grid import TEST_SNR, axis_of
+from semcom.studies.registry import experiment
+from semcom.studies.results import table
+from semcom.studies.results.labels import label, labels
+from semcom.studies.results.lock import another_sweep, held_by
+from semcom.studies.sweep.request import OWN, Request, altered, command, study
+
+LOG = logging.getLogger(__name__)
+VARIANT = "variant"
+"""The axis of variants, as sweep.json has it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep before it begins."""
+
+    experiment: Experiment
+    """The experiment with the one scale, as it was asked for."""
+    scale: str
+    """Name of the scale."""
+    folder: Path
+    """Folder of the results."""
+    record: Mapping[str, Any]
+    """Content of sweep.json: experiment, scale and command; whether its runs are trained by a function of their own;
+    plugins, settings and axes; hash -> variant."""
+    runs: Mapping[str, Resolved]
+    """Hash -> resolved configuration with its folder in `out`; the longest runs first."""
+    held: Mapping[str, Any] | None
+    """Content of the folder's sweep.json, if there was one: of the same sweep, or of a part of it."""
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Columns that all rows of the table share."""
+        return {name: self.record[name] for name in ("experiment", "scale", "command")}
+
+    @property
+    def variants(self) -> Mapping[str, str]:
+        """Hash -> variant, in the order of the grid."""
+        return self.record["variants"]
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Hash -> what tells a run from the others."""
+        return labels(
+            {
+                key: (self.variants[key], _varied(self.experiment, self.scale, config))
+                for key, config in self.runs.items()
+            }
+        )
+
+    def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
+        """Return the row of a run, see `semcom.studies.results.table.row`."""
+        return table.row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
+
+
+def planned(
+    name: str | None,
+    scale: str | None = None,
+    request: Request | None = None,
+    plugins: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> Plan:
+    """Return the plan of a sweep; where its folder holds a part of it already, that of both together.
+
+    Args:
+        name: an experiment of `semcom.studies.registry`, or the Python file that registers one (None: a study that
+            nobody has declared).
+        scale: one of the experiment's scales (None: the first one).
+        request: what is asked beyond the declaration.
+        plugins: Python files or modules that all runs load.
+        out: folder of the results (None: results/<name>-<scale>).
+
+    Raises:
+        ConfigError: the request is wrong, or the folder is another sweep's.
+    """
+    request = request or Request()
+    load_plugins(plugins)
+    declared, scale = _declared(name, scale, request, out)
+    altered(declared, scale, request)  # what is wrong with it shows before what is wrong with the folder
+    folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
+    held = held_by(folder)
+    loaded = (*plugins, *_own_plugin(name, declared))
+
+    def settle(wanted: Request) -> dict[str, Any]:
+        origin = {"experiment": declared.name, "scale": scale}
+        return origin | {
+            "command": command(name, declared, scale, wanted, plugins, str(folder)),
+            "own_training": declared.train is not None,
+            "plugins": list(loaded),
+            "set": {key: value for key, value in wanted.set.items() if key not in NOT_IDENTITY},
+            "axes": _axes(altered(declared, scale, wanted), scale, wanted),
+        }
+
+    record = _plain(settle(request))
+    if held is not None and not _is_same(held, record):
+        request = _together(held, record, request, folder)
+        record = _plain(settle(request))
+    return _laid_out(altered(declared, scale, request), scale, folder, record, held, loaded)
+
+
+def _declared(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
+    """Return the experiment and its scale before the request."""
+    if name is not None:
+        found = experiment(name)
+        return found, found.scale(scale)
+    if scale is not None:
+        raise ConfigError(f"scale: {scale!r} is not for a study of your own, which has none; name an experiment")
+    found = study(request)
+    if out is None:
+        raise ConfigError("out: none is given; a study of your own needs a folder")
+    return found, OWN
+
+
+def _own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
+    """Return the file that declares the experiment, if runs need more of it than the experiment."""
+    if name is None or not name.endswith(".py"):
+        return ()
+    registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS)
+    used = any(r.source(entry) == absolute(name) for r in registries for entry in r.names())
+    return (name,) if used or declared.train is not None else ()
+
+
+def _axes(chosen: Experiment, scale: str, request: Request) -> dict[str, list[Any]]:
+    """Return the values of each axis by its fields, the variants first; one whose only value was set is none."""
+    variants = {VARIANT: [variant.name for variant in chosen.compared()]}
+    axes = [axis for axis in chosen.axes(scale) if axis.fields[0] not in request.set]
+    return variants | {",".join(axis.fields): list(axis.entries()) for axis in axes}
+
+
+def _varied(chosen: Experiment, scale: str, config: Resolved) -> dict[str, Any]:
+    """Return the values that the fields of the axes have in a run, the seed last."""
+    names = [name for axis in chosen.axes(scale) for name in axis.fields if name != "seed"]
+    return {name: field_of(config, name) for name in (*names, "seed")}
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as JSON gives it back."""
+    return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value: `resolve` says so
+
+
+def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Return whether a folder's sweep is the one that is asked for; versions before axes had the command alone."""
+    names = ("experiment", "scale", *(("plugins", "set", "axes") if "axes" in held else ("command",)))
+    return all(held.get(name) == record[name] for name in names)
+
+
+def _together(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
+    """Return the request for the runs of a folder's sweep and of the one that is asked for.
+
+    That is a grid where one holds the other, or where they differ in one axis alone.
+
+    Raises:
+        ConfigError: it is none, or they differ in more than the values of their axes.
+    """
+    there, here = held.get("axes", {}), record["axes"]
+    same = all(held.get(name) == record[name] for name in ("experiment", "scale", "plugins", "set"))
+    if not same or there.keys() != here.keys():
+        raise another_sweep(folder, held)
+    more = [name for name in here if any(value not in there[name] for value in here[name])]
+    fewer = [name for name in here if any(value not in here[name] for value in there[name])]
+    grid = not more or not fewer or (more == fewer and len(more) == 1)
+    if not grid or TEST_SNR in (*more, *fewer):  # other test SNRs are other runs
+        raise another_sweep(folder, held)
+    union = {name: [*there[name], *(value for value in here[name] if value not in there[name])] for name in there}
+    names = tuple(union.pop(VARIANT))
+    axes = (axis_of(tuple(k.split(",")) if "," in k else k, values, "the sweep") for k, values in union.items())
+    return Request(names, request.set, tuple(axes))
+
+
+def _laid_out(
+    chosen: Experiment,
+    scale: str,
+    folder: Path,
+    record: dict[str, Any],
+    held: Mapping[str, Any] | None,
+    plugins: Sequence[str],
+) -> Plan:
+    """Return the plan with its runs.
+
+    Raises:
+        ConfigError: a configuration is wrong, two are the same, or two would be averaged as seeds of one run though
+            they differ in a field that the table does not show.
+    """
+    runs: dict[str, Resolved] = {}
+    variants: dict[str, str] = {}
+    for run in chosen.runs(scale):
+        wanted = dataclasses.replace(run.config, plugins=tuple(dict.fromkeys((*run.config.plugins, *plugins))))
+        config = semcom.resolve(wanted)
+        key = run_hash(config)
+        if key in runs:
+            one = label(run.variant, _varied(chosen, scale, config), key)
+            raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
+        runs[key], variants[key] = config, run.variant
+    rows = [table.row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
+    means.check_seeds_alone(table.table(rows), chosen.columns(scale), others=chosen.rows(scale))
+    gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
+    if gone:
+        LOG.warning("%s: %d of its runs are of an earlier declaration; they are left alone", folder, len(gone))
+    order = sorted(runs, key=lambda key: work(runs[key]), reverse=True)
+    placed = {key: set_fields(runs[key], {"out": str((folder / key).absolute())}) for key in order}
+    return Plan(chosen, scale, folder, record | {"variants": variants}, placed, held)

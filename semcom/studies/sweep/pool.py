@@ -1,0 +1,202 @@
+"""Independent runs in parallel processes: joblib with loky on one machine, tasks of Ray on a cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psutil
+from joblib import Parallel, delayed, parallel_config
+
+from channels.options import POSITIVE
+from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
+from semcom.config.checks import require
+from semcom.engine.host.orphan import end_with
+from semcom.runs.folder import BusyError
+from semcom.runs.stop import STATUS, Stopped, first
+from semcom.studies.experiment import Train
+from semcom.studies.results.outcome import run_folder
+from semcom.studies.sweep import attempt, ray_pool
+from semcom.studies.sweep.progress import SweepProgress
+
+BACKENDS = ("loky", "ray")
+"""loky: processes of this machine; ray: a cluster, whose machines must all see the results' folder."""
+TRIES = 2
+"""Number of times that a run is repeated alone after its process died."""
+MANAGER = "ExecutorManagerThread"
+"""The name of the thread in which loky gives out tasks."""
+PATIENCE_S = 8.0
+"""Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
+
+
+def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
+    """Check the number of runs at a time, the backend, and what each run takes of it.
+
+    Raises:
+        ConfigError: one that cannot be had.
+    """
+    if jobs is not None and (not isinstance(jobs, int) or jobs < 1):
+        raise ConfigError(f"jobs: {jobs!r} is not a whole number of at least 1")
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend: {backend!r} is unknown: known are {', '.join(BACKENDS)}")
+    if backend == "ray" and importlib.util.find_spec("ray") is None:
+        raise ConfigError("backend: 'ray' is not installed; pip install 'semcom[ray]', or use loky")
+    require("gpus-per-run", gpus_per_run, POSITIVE)
+    if gpus_per_run is not None and backend != "ray":
+        raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is for the backend ray; leave it out, or give --backend ray")
+    if gpus_per_run is not None and gpus_per_run > 1 and gpus_per_run != int(gpus_per_run):
+        raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is neither a part of a GPU nor whole ones; give 0.5, 1 or 2")
+
+
+def carry_out(
+    runs: Mapping[str, Resolved],
+    *,
+    jobs: int | None,
+    backend: str,
+    train: Train,
+    limit_minutes: float | None = None,
+    gpus_per_run: float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Carry out what is not finished, in the given order; return hash -> one-line error of the runs that failed.
+
+    A run whose process dies is tried again, a few times. Where the disk is full, no further run starts.
+
+    Args:
+        runs: hash -> resolved configuration, with the run's folder as its `out`.
+        jobs: runs at a time (None: 1 with loky, all that fit with ray); with loky, one runs in this process.
+        backend: one of `BACKENDS`.
+        train: function that carries out one run.
+        limit_minutes: time after which a run is stopped, with its state kept (None: none).
+        gpus_per_run: GPUs that ray keeps for each run, or a part of one (None: none).
+        labels: hash -> what tells a run from the others, see `SweepProgress`.
+    """
+    with SweepProgress(runs, labels, jobs or 1) as progress:
+        if backend == "ray":
+            why = ray_pool.carry_out(progress, train, jobs, limit_minutes, gpus_per_run)
+        else:
+            why = _loky(progress, train, jobs or 1, limit_minutes)
+        if full := _full(progress.waiting()):
+            progress.leave(full)
+        for config in progress.waiting():
+            unknown = f"{run_folder(config)} has no result: another process has it, or it could not be written"
+            progress.fail(config, why.get(run_hash(config), unknown))
+        return progress.errors
+
+
+def _full(configs: Sequence[RunConfig]) -> str:
+    """Return the line about a disk that takes nothing more, if there are runs for which that holds."""
+    for config in configs:
+        try:
+            attempt.probe(run_folder(config).parent)
+        except OSError as error:
+            return f"{run_folder(config).parent} takes no more files ({error.strerror})"
+    return ""
+
+
+def _loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float | None) -> dict[str, str]:
+    """Carry out what is waited for in processes of this machine; return hash -> why a run has left nothing.
+
+    A run that is killed takes joblib's pool with it. The runs that had begun are then repeated, each in a pool of its
+    own, which shows the one to blame, and the others go on in parallel.
+    """
+
+    def pool(configs: Sequence[RunConfig]) -> str:
+        calls = [delayed(_in_worker)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
+        return _pool(calls, jobs, progress)
+
+    with first(_end_workers):
+        broken, left = pool(progress.waiting()), TRIES
+        while broken and left:
+            begun = [config for config in progress.waiting() if run_folder(config).is_dir()]
+            for config in begun:
+                progress.fail(config, _alone(config, pool) or broken)
+            if not begun:  # a pool may break before any run begins: a worker may die while it is idle
+                left -= 1
+            broken = pool(progress.waiting())
+    return {run_hash(config): broken for config in progress.waiting()} if broken else {}
+
+
+def _alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str]) -> str:
+    """Repeat a run whose process died, a few times: it may have died of others. Return what broke the last pool."""
+    broken = ""
+    for _ in range(TRIES):
+        broken = pool([config])
+        if not broken:
+            break
+    return broken
+
+
+def _pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
+    """Carry out the calls, `jobs` at a time; return what broke the pool, or nothing."""
+    broken = ""
+    try:
+        with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
+            # loky ends a worker whose memory has grown, and starts another: nothing that anybody has to know
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
+            parallel = _Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")
+            parallel.progress = progress
+            parallel(calls)
+    except Exception as error:
+        broken = f"the process ended without a result: {attempt.one_line(error)}"
+    progress.look()
+    return broken
+
+
+def _end_workers() -> None:
+    """Let the runs of all workers keep their state and end; a worker that takes too long is killed."""
+    _silence_manager()
+    workers = [child for child in psutil.Process().children(recursive=True) if not _is_tracker(child)]
+    for worker in workers:
+        with suppress(psutil.Error):
+            worker.terminate()
+    for late in psutil.wait_procs(workers, timeout=PATIENCE_S)[1]:
+        with suppress(psutil.Error):
+            late.kill()
+
+
+def _silence_manager() -> None:
+    """Leave out the traceback of loky's thread, which may look for a task that has just been taken back."""
+    usual = threading.excepthook
+
+    def hook(told: threading.ExceptHookArgs) -> None:
+        if told.thread is None or told.thread.name != MANAGER:
+            usual(told)
+
+    threading.excepthook = hook
+
+
+def _is_tracker(process: psutil.Process) -> bool:
+    """Return whether a process is loky's, which cleans up after the workers and ends by itself."""
+    try:
+        return any("resource_tracker" in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+class _Parallel(Parallel):
+    """joblib's Parallel that tells `progress` whenever a run ends."""
+
+    progress: SweepProgress
+
+    def print_progress(self) -> None:
+        """Look at the folders of the runs; joblib calls this after every task."""
+        self.progress.look()
+
+
+def _in_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
+    """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
+    if parent != os.getpid():
+        end_with(parent, look=True)  # joblib may have started it from a thread of its own
+    try:
+        with suppress(BusyError, OSError):  # the sweep says so
+            attempt.attempt(content, train, limit_minutes)
+    except (KeyboardInterrupt, Stopped):
+        if parent != os.getpid():
+            os._exit(STATUS)  # without a next run; its state is kept
+        raise

@@ -1,0 +1,175 @@
+"""What a sweep asks of an experiment beyond its declaration: other variants, seeds, settings and axes."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
+from semcom.config.options import plain
+from semcom.runs.owners import KINDS, owner
+from semcom.studies.experiment import Experiment
+from semcom.studies.fields import check_field, set_fields
+from semcom.studies.grid import Axis, Grid, Variant, axis_of
+from semcom.studies.overrides import spelled, spelled_set, spelled_vary
+from semcom.studies.registry import EXPERIMENTS
+
+STUDY, OWN = "study", "own"
+"""Name and scale of a study that nobody has declared."""
+SEED = ("seed",)
+"""The axis that `seeds` are the values of."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The changes to a declared experiment; `asked` makes one of what a user gives."""
+
+    methods: tuple[str, ...] | None = None
+    """Names of the variants that run (None: all); of a study without a declaration, methods."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    """Dotted field -> its value in all runs; of a field that varies, the only one."""
+    axes: tuple[Axis, ...] = ()
+    """Axes in the place of those of the same fields, or beside them; seeds are one."""
+
+
+def asked(
+    methods: Iterable[str] | str | None = None,
+    seeds: Iterable[int] | int | None = None,
+    set: Mapping[str, Any] | None = None,
+    vary: Mapping[str | tuple[str, ...], Any] | None = None,
+) -> Request:
+    """Return the request of a user, whose lists are tuples and whose numbers are Python's.
+
+    Args:
+        methods: names of variants.
+        seeds: values of the field `seed`.
+        set: dotted field -> value.
+        vary: dotted field, or a tuple of joint ones, -> values.
+
+    Raises:
+        ConfigError: a field is asked for twice, is none that a grid can take, or has no values.
+    """
+    axes = [axis_of(key, values, "the sweep") for key, values in (vary or {}).items()]
+    if seeds is not None:
+        axes.append(axis_of("seed", (seeds,) if isinstance(seeds, int) else seeds, "the sweep"))
+    fixed = {name: plain(value) for name, value in (set or {}).items()}
+    for name in fixed:
+        check_field(name)
+    fields = [*fixed, *(name for axis in axes for name in axis.fields)]
+    twice = [name for name in fields if fields.count(name) > 1]
+    if twice:
+        raise ConfigError(f"{twice[0]}: it is asked for twice; set it, or vary it once (--seeds are values of seed)")
+    names = (methods,) if isinstance(methods, str) else methods
+    return Request(None if names is None else tuple(names), fixed, tuple(axes))
+
+
+def study(request: Request) -> Experiment:
+    """Return the experiment of a study that nobody has declared: the default run, with methods as variants.
+
+    Raises:
+        ConfigError: it has no methods.
+    """
+    if not request.methods:
+        known = ", ".join(EXPERIMENTS.names())
+        raise ConfigError(f"experiment: none is given; known are {known}; or give --methods for a study of your own")
+    first = next((axis for axis in request.axes if axis.fields != SEED), None)
+    axis = first.fields[0] if first else "data.name"
+    return Experiment(STUDY, "A study of its own", "none", request.methods, {OWN: Grid(RunConfig(), {})}, axis)
+
+
+def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
+    """Return an experiment with one of its scales, as a request changes it.
+
+    Raises:
+        ConfigError: a variant or a field that is not there, an axis that cuts through a joint one, or a setting that
+            no run would have.
+    """
+    grid, axes = declared.scales[scale], {axis.fields: axis for axis in declared.axes(scale)}
+    wanted = [*request.axes, *(Axis((n,), ((v,),)) for n, v in request.set.items() if (n,) in axes)]
+    for axis in wanted:
+        _check_whole(axis, axes, declared.name)
+        axes[axis.fields] = axis
+    common = {name: value for name, value in request.set.items() if (name,) not in axes}
+    for name in common:
+        _check_whole(Axis((name,), ()), axes, declared.name)
+    vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
+    base = set_fields(_without_options(grid.base, common), common)
+    variants = _chosen(declared, request.methods)
+    changed = Grid(base, vary, grid.apart, grid.own)
+    found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
+    _check_effect(changed, variants, declared.name, request.set)
+    return found
+
+
+def _chosen(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """Return the variants of these names, in the order of the declaration."""
+    compared = {variant.name: variant for variant in declared.compared()}
+    unknown = [name for name in names or () if name not in compared]
+    if unknown:
+        known = ", ".join(compared)
+        raise ConfigError(f"methods: {declared.name} has no variant {unknown[0]!r}; its variants are {known}")
+    if names is not None and not names:
+        raise ConfigError(f"methods: none is given; the variants of {declared.name} are {', '.join(compared)}")
+    return tuple(variant for name, variant in compared.items() if names is None or name in names)
+
+
+def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) -> None:
+    """Raise ConfigError for fields of which some other axis holds a part."""
+    for fields in axes:
+        common = [one for one in axis.fields if one in fields]
+        if common and fields != axis.fields:
+            joint = ",".join(fields)
+            raise ConfigError(f"{common[0]}: {name} varies {joint} together; give them together: --vary {joint}=...")
+
+
+def _without_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
+    """Return a configuration without the options of a dataset, partition or link that gets another in its place."""
+    for section, kind in KINDS.items():
+        if fixed.get(f"{section}.{kind}", owner(base, section)) != owner(base, section):
+            base = set_fields(base, {f"{section}.options": None})
+    return base
+
+
+def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a field that is set though every run has a value of its own."""
+    if not fixed:
+        return
+    idle = dict(fixed)
+    for variant, point in grid.points(variants, name):
+        own = grid.otherwise(variant, point)
+        idle = {field: value for field, value in idle.items() if field in own and own[field] != value}
+        if not idle:
+            return
+    field, value = next(iter(idle.items()))
+    raise ConfigError(f"{field}: {value!r} has no effect, as all runs of {name} set it otherwise; leave it out")
+
+
+def command(
+    source: str | None, declared: Experiment, scale: str, request: Request, plugins: Sequence[str], out: str
+) -> str:
+    """Return the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
+
+    Args:
+        source: name of the experiment, or the file that declares it (None: a study that nobody has declared, whose
+            folder has to be named).
+        declared: the experiment before the request.
+        scale: of it.
+        request: the changes; those that change nothing are left out.
+        plugins: of all runs.
+        out: folder of the results, as it was given.
+    """
+    words = ["semcom", "sweep", *([source, "--scale", scale] if source else [])]
+    words += [word for plugin in plugins for word in ("--plugin", plugin)]
+    chosen = _chosen(declared, request.methods)
+    if source is None or chosen != declared.compared():
+        words += ["--methods", ",".join(variant.name for variant in chosen)]
+    kept = {name: value for name, value in sorted(request.set.items()) if name == "keep" or name not in NOT_IDENTITY}
+    words += [word for name, value in kept.items() for word in ("--set", spelled_set(name, value))]
+    held = declared.axes(scale)
+    new = [axis for axis in request.axes if axis not in held]
+    words += [w for a in new if a.fields != SEED for w in ("--vary", spelled_vary(a.fields, a.values))]
+    words += [w for a in new if a.fields == SEED for w in ("--seeds", spelled([seed for (seed,) in a.values]))]
+    return shlex.join([*words, *(() if source else ("--out", out))])

@@ -1,0 +1,98 @@
+"""Runs that another study has finished already, taken over into a sweep: equal configurations give equal results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from semcom.config import ConfigError, Resolved, RunError
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, at_home, write_atomically
+from semcom.runs.arrays import lacking
+from semcom.runs.folder import BusyError, Folder, write_config, write_summary
+from semcom.studies.experiment import Train
+from semcom.studies.fields import set_fields
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.archive import unpacked
+from semcom.studies.results.lock import held_by
+from semcom.studies.results.outcome import TRAINING, is_finished, run_folder
+from semcom.studies.results.run import Stored, stored_runs
+from semcom.studies.sweep.plan import Plan
+
+
+@contextmanager
+def reusable(
+    plan: Plan, studies: Sequence[Path | str] | Path | str, train: Train | None = None
+) -> Iterator[dict[str, Stored]]:
+    """Surround a sweep, and give those of its unfinished runs that lie finished in other studies, by hash.
+
+    Args:
+        plan: the sweep.
+        studies: folders or archives of sweeps. What a training function of its own adds to a run is not in the runs of
+            other functions: only studies that train as the sweep does are taken. A run that is to keep arrays is taken
+            where it has kept them.
+        train: function that carries out the sweep's runs (None: the experiment's own, or `semcom.run`).
+
+    Raises:
+        ConfigError: one of them is no sweep's, or trains in another way, or has no finished run of the sweep.
+    """
+    with ExitStack() as stack:
+        found: dict[str, Stored] = {}
+        for study in [studies] if isinstance(studies, Path | str) else studies:
+            try:
+                place = at_home(study)
+                folder = Path(stack.enter_context(unpacked(place))) if place.is_file() else place
+                _check(folder, train or plan.experiment.train)
+                runs = {run.hash: run for run in stored_runs(folder)[0]}
+            except ConfigError as error:
+                raise ConfigError(f"reuse: {study}: {error}") from None
+            theirs = {key: run for key, run in runs.items() if key in plan.runs and _serves(plan.runs[key], run)}
+            if not theirs:
+                raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
+            found = {**theirs, **found}
+        yield {key: run for key, run in found.items() if not is_finished(plan.runs[key])}
+
+
+def _check(folder: Path, train: Train | None) -> None:
+    """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
+    held = held_by(folder)
+    if held is None:
+        raise ConfigError("it is not of a sweep")
+    known = held["experiment"] in EXPERIMENTS.names()
+    theirs = experiment(held["experiment"]).train if known else None
+    if held.get("own_training", theirs is not None) != (train is not None) or theirs is not train:
+        raise ConfigError("it is of another training function")
+
+
+def _serves(wanted: Resolved, run: Stored) -> bool:
+    """Return whether a stored run is done, and has kept what is wanted of it."""
+    try:
+        return run.status == "done" and not (wanted.keep and lacking(run.arrays(), wanted.keep))
+    except RunError:
+        return False
+
+
+def take(config: Resolved, run: Stored) -> None:
+    """Copy a finished run into its folder of a sweep, unless a process is at work there.
+
+    Its summary, by which it counts as finished, comes after all that belongs to it. Checkpoints stay where they are.
+    """
+    folder = run_folder(config)
+    with suppress(BusyError), Folder(folder, config).open():
+        apart = run.trained != run.folder
+        if apart:
+            _copy(run.trained, folder / TRAINING, config)
+        _copy(run.folder, folder, config)
+        write_summary(folder, run.summary or {})
+        if apart and (run.trained / SUMMARY).is_file():  # last: with it alone, the training would need a checkpoint
+            write_atomically(folder / TRAINING / SUMMARY, (run.trained / SUMMARY).read_bytes())
+
+
+def _copy(source: Path, folder: Path, config: Resolved) -> None:
+    """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
+    for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
+        (folder / name).unlink(missing_ok=True)
+    write_config(folder, set_fields(config, {"out": str(folder)}))
+    for name in (METRICS, ARRAYS):
+        if (source / name).is_file():
+            write_atomically(folder / name, (source / name).read_bytes())

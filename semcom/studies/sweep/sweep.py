@@ -1,0 +1,224 @@
+"""The sweep of an experiment: a grid of independent runs, then one tidy table of their results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import semcom
+from channels.options import POSITIVE
+from semcom.config import ConfigError, RunConfig, RunError
+from semcom.config.checks import require
+from semcom.files import REPORT, SWEEP, TABLE, write_atomically
+from semcom.runs.folder import read_summary
+from semcom.studies.analysis import means
+from semcom.studies.experiment import Train
+from semcom.studies.registry import own_train
+from semcom.studies.results import table
+from semcom.studies.results.failures import Failure, report
+from semcom.studies.results.lock import another_sweep, at_work, held_by
+from semcom.studies.results.outcome import is_finished, left_error, run_folder
+from semcom.studies.results.shard import Shard, read_shard
+from semcom.studies.sweep.plan import Plan, planned
+from semcom.studies.sweep.pool import carry_out, check_workers
+from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.reuse import reusable, take
+
+
+def check_data(configs: Iterable[RunConfig]) -> None:
+    """Load and divide the data of unfinished runs once: what is missing or too little shows before any run starts.
+
+    A dataset that has to be downloaded is so by one process.
+
+    Raises:
+        ConfigError: data cannot be had, or a partition of them.
+    """
+    from semcom.data.load import read
+    from semcom.data.partitions import partition
+
+    needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
+    for c in configs:
+        if not is_finished(c):
+            needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
+    for same_data in needed.values():
+        dataset = read(next(iter(same_data.values())).data)
+        for c in same_data.values():
+            partition(dataset, c.partition, c.sharers, c.seed)
+
+
+def sweep(
+    name: str | None = None,
+    *,
+    scale: str | None = None,
+    methods: Iterable[str] | str | None = None,
+    seeds: Iterable[int] | int | None = None,
+    set: Mapping[str, Any] | None = None,
+    vary: Mapping[str | tuple[str, ...], Any] | None = None,
+    plugins: Sequence[str] = (),
+    shard: str | None = None,
+    jobs: int | None = None,
+    backend: str = "loky",
+    gpus_per_run: float | None = None,
+    out: Path | str | None = None,
+    train: Train | None = None,
+    limit_minutes: float | None = None,
+    reuse: Sequence[Path | str] | Path | str = (),
+) -> Path | None:
+    """Carry out a grid of runs and write its table; runs that are finished already are not run again.
+
+    Each run has its own folder, `out`/<hash of its resolved configuration>. Progress goes to stderr; the table of
+    accuracies is printed and stored beside results.parquet as results.md. A folder belongs to one sweep, which
+    sweep.json names; with more values of its axes it becomes that of the larger grid.
+
+    Args:
+        name: an experiment of `semcom.studies.registry`, or the Python file that registers one (None: a study of
+            `methods` and the default run).
+        scale: one of the experiment's scales (None: the first one, see `Experiment.offered`).
+        methods: names of the variants that run (None: all); of a study without a name, methods.
+        seeds: values of the field `seed` (None: those of the experiment).
+        set: dotted field -> its value in all runs.
+        vary: dotted field, or a tuple of joint ones, -> values, in the place of those of the experiment or beside them.
+        plugins: Python files or modules that all runs load.
+        shard: the part of the grid that is carried out, such as "3/16" (None: all of it).
+        jobs: largest number of runs at a time, each on one thread (None: with loky 1, with ray as many as fit). With
+            loky, one at a time runs in this process.
+        backend: loky (this machine) or ray (a cluster, see docs/cluster.md).
+        gpus_per_run: GPUs that ray keeps for each run, or a part of one (None: none, and runs see no GPU).
+        out: folder of the results (None: results/<name>-<scale>; a study without a name needs one).
+        train: function that carries out one run (None: the experiment's own, or `semcom.run`).
+        limit_minutes: time after which a run is stopped; it counts as failed, and the same call goes on where it
+            stopped (None: none).
+        reuse: folders or archives of other studies, whose finished runs are taken over where this one has them too.
+
+    Returns:
+        The path of results.parquet; None after a shard while others have runs that have not ended.
+
+    Raises:
+        ConfigError: the request is wrong, or the folder is another sweep's; nothing has run.
+        RunError: a run failed. The others have finished and the table is written, with the failed run in it.
+    """
+    part = None if shard is None else read_shard(shard)
+    check_workers(jobs, backend, gpus_per_run)
+    plan = planned(name, scale, asked(methods, seeds, set, vary), plugins, out)
+    return execute(
+        plan,
+        part,
+        jobs=jobs,
+        backend=backend,
+        gpus_per_run=gpus_per_run,
+        train=train,
+        limit_minutes=limit_minutes,
+        reuse=reuse,
+    )
+
+
+def execute(
+    plan: Plan,
+    shard: Shard | None = None,
+    *,
+    jobs: int | None = None,
+    backend: str = "loky",
+    gpus_per_run: float | None = None,
+    train: Train | None = None,
+    limit_minutes: float | None = None,
+    reuse: Sequence[Path | str] | Path | str = (),
+) -> Path | None:
+    """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
+    check_workers(jobs, backend, gpus_per_run)
+    require("limit-minutes", limit_minutes, POSITIVE)
+    share = dict(plan.runs) if shard is None else shard.of(plan.runs)
+    carry = train or own_train(plan.experiment) or semcom.run
+    own = carry is not semcom.run
+    plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
+    with ExitStack() as stack:
+        found = stack.enter_context(reusable(plan, reuse, train))
+        left = [config for key, config in share.items() if key not in found and not is_finished(config)]
+        if backend == "loky":
+            jobs = max(1, min(jobs or 1, len(left)))
+            if jobs > 1:
+                from semcom.runs.limits import check_processes  # imports torch
+
+                check_processes("jobs", jobs)
+        check_data(left)
+        with at_work(plan.folder, shard, partial(_settle, plan)):
+            for key in found.keys() & share.keys():
+                take(share[key], found[key])
+            stack.close()  # archives need not lie unpacked for as long as the runs take
+            errors = carry_out(
+                share,
+                jobs=jobs,
+                backend=backend,
+                gpus_per_run=gpus_per_run,
+                train=carry,
+                limit_minutes=limit_minutes,
+                labels=plan.labels,
+            )
+            missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
+            if shard is None or not missing:
+                return _store(plan, errors, own)
+    if errors:
+        _tell(plan, errors, own)
+        raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
+    print(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
+    return None
+
+
+def _settle(plan: Plan, others: bool) -> None:
+    """Write sweep.json where it does not say what is planned.
+
+    Raises:
+        ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are at work.
+    """
+    held = held_by(plan.folder)
+    if held is not None and held not in (plan.held, plan.record):
+        raise another_sweep(plan.folder, held)
+    if held is not None and held.get("variants") == plan.variants:
+        return
+    if others:
+        raise ConfigError(f"out: shards of fewer runs are at work in {plan.folder}; wait for them")
+    write_atomically(plan.folder / SWEEP, json.dumps(plan.record, indent=2) + "\n")
+
+
+def _has_ended(config: RunConfig) -> bool:
+    """Return whether a run has left a summary or an error."""
+    return is_finished(config) or left_error(config) is not None
+
+
+def _row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
+    """Return a run's row of the table; a summary that cannot be read is a failure too."""
+    config = plan.runs[key]
+    error = error or (None if is_finished(config) else left_error(config))
+    try:
+        return plan.row(key, None if error else read_summary(run_folder(config)), error)
+    except RunError as damaged:
+        return plan.row(key, None, str(damaged))
+
+
+def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
+    """Write results.parquet and results.md and print the table; RunError if a run failed, which `_tell` explains."""
+    frame = table.table([_row(plan, key, errors.get(key)) for key in plan.variants])
+    path = table.write_table(frame, plan.folder / TABLE)
+    axis, others = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
+    cells = means.aggregate(frame, axis, others=others)
+    tested = means.first_tested(frame, axis, others)
+    write_atomically(plan.folder / REPORT, means.markdown_table(cells, axis, tested) + "\n")
+    print(means.text_table(cells, axis, tested))
+    failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
+    if failed:
+        _tell(plan, failed, own)
+        raise RunError(f"{len(failed)} of {len(frame)} runs failed: see {path}; the same command tries them again")
+    return path
+
+
+def _tell(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
+    """Print what is known of failed runs on stderr; those that were not started have been counted there before."""
+    begun = {key: error for key, error in errors.items() if (plan.folder / key).is_dir()}
+    found = [Failure(plan.labels[key], plan.folder / key, error, own) for key, error in begun.items()]
+    if found:
+        print(report(found), file=sys.stderr)

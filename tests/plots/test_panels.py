@@ -1,0 +1,219 @@
+"""The figure around the drawings: the rule of a broken ordinate, the size, and that nothing is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from semcom.plots import Plot, style
+from semcom.plots.kinds import KINDS, named_empty, settled
+from semcom.plots.panels import drawn, gap, note
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import METHODS
+from tests.plots.studies import SNR, made
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+
+LETTER = {
+    "fedcl": (0.63, 0.64, 0.64),
+    "fedproto": (0.62, 0.63, 0.635),
+    "local": (0.625, 0.62, 0.63),
+    "fedavg": (0.36, 0.42, 0.45),
+}
+"""Three personal methods between 62 and 64 %, and FedAvg between 36 and 45 %."""
+LINES = Plot(kind="lines", x=SNR, hue="variant")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def resolving() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
+        yield
+
+
+def cells(half: float = 0.005, **lines: tuple[float, ...]) -> pd.DataFrame:
+    """The numbers of lines at three SNRs, with intervals of some half-width."""
+    rows = [
+        {"variant": name, SNR: snr, "mean": mean, "low": mean - half, "high": mean + half, "n": 3, "mark": ""}
+        for name, means in lines.items()
+        for snr, mean in zip((0.0, 9.0, 18.0), means, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def broken(half: float = 0.005, how: Any = "auto", **lines: tuple[float, ...]) -> list[tuple[float, float]]:
+    return gap(cells(half, **lines), Plot(kind="lines", x=SNR, hue="variant", broken=how))
+
+
+def test_one_line_far_below_breaks_the_ordinate() -> None:
+    """The ranges leave 45 to 62 %, which is 17 of 28 points."""
+    lower, upper = broken(**LETTER)
+    assert lower == pytest.approx((0.355, 0.455)) and upper == pytest.approx((0.615, 0.645)), "with the intervals"
+    assert broken(half=np.nan, **LETTER)[1] == pytest.approx((0.62, 0.64)), "one seed has none"
+    far_above = {name: tuple(1 - value for value in line) for name, line in LETTER.items()}
+    assert broken(**far_above)[0] == pytest.approx((0.355, 0.385))
+
+
+def test_a_gap_of_a_third_is_the_border() -> None:
+    """Lines at 0.3 to 0.4, and from 0.5 or 0.46 to 0.6: gaps of 0.1 and 0.06 of 0.3."""
+    assert broken(a=(0.3, 0.35, 0.4), b=(0.501, 0.55, 0.6))
+    assert not broken(a=(0.3, 0.35, 0.4), b=(0.499, 0.55, 0.6)) and not broken(a=(0.3, 0.4, 0.6), b=(0.3, 0.5, 0.5))
+    assert broken(how="yes", a=(0.3, 0.35, 0.4), b=(0.46, 0.55, 0.6)) == [
+        pytest.approx((0.295, 0.405)),
+        pytest.approx((0.455, 0.605)),
+    ]
+    assert not broken(how="no", **LETTER) and not broken(how="yes", a=(0.3, 0.4, 0.5))
+    assert not broken(half=0.1, **LETTER), "the intervals reach into each other: 55 % and 52 %"
+    assert not broken(how="yes", a=(0.1, 0.2, 0.5), b=(0.4, 0.5, 0.6)), "there is no gap"
+    near = {"a": (0.1, 0.2, 0.3), "b": (0.48, 0.5, 0.6)}
+    assert broken(half=0.05, **near) and not broken(half=0.08, **near), "38 and 40 %, but with margins 41 and 38 %"
+
+
+def test_parts_hold_all_and_let_the_personal_methods_be_told_apart() -> None:
+    numbers = cells(**LETTER)
+    with style.ieee():
+        figure = drawn(numbers, LINES)
+        figure.draw_without_rendering()
+        upper, lower = figure.axes
+        heights = [axes.get_window_extent().height for axes in (upper, lower)]
+    assert heights[0] / sum(heights) == pytest.approx(2 / 3, abs=0.02), "three of four lines, and two thirds at most"
+    for axes, names in ((upper, ("fedcl", "fedproto", "local")), (lower, ("fedavg",))):
+        own, (bottom, top) = numbers[numbers["variant"].isin(names)], axes.get_ylim()
+        assert bottom < own["low"].min() and own["high"].max() < top
+        assert top - bottom < 1.2 * (own["high"].max() - own["low"].min()), "and little else"
+        drawn_lines = [c[0].get_ydata().tolist() for c in axes.containers]
+        assert drawn_lines == [list(line) for line in LETTER.values()], "each part has all lines, and shows its own"
+    assert (upper.get_xlabel(), lower.get_xlabel()) == ("", "SNR (dB)") and figure.get_supylabel() == "Accuracy (%)"
+    assert note(numbers, LINES).startswith(" The ordinate is broken") and note(cells(0.1, **LETTER), LINES) == ""
+
+
+def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
+    """Few seeds can have an interval from -50 to 150 %; that of a gain, which is no fraction, is shown whole."""
+    wide, said = cells(half=0.9, fedcl=(0.5, 0.55, 0.6)), "beyond the ordinate"
+    with style.ieee():
+        assert drawn(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+        low, high = drawn(cells(**LETTER), replace(LINES, broken="no")).axes[0].get_ylim()
+        assert drawn(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
+    assert 0.3 < low < 0.355 and 0.645 < high < 0.7, "nor is it wider than before"
+    caption = KINDS.get("lines").caption
+    assert said in caption(wide, LINES) and said not in caption(cells(**LETTER), LINES)
+
+
+def test_many_lines_have_no_intervals_and_say_so() -> None:
+    numbers = cells(**{name: (0.6 + i / 100,) * 3 for i, name in enumerate(METHODS)})
+    with style.ieee():
+        figure = drawn(numbers, LINES)
+    assert not any(container.has_yerr for container in figure.axes[0].containers)
+    assert "Bars of so many lines would hide each other" in KINDS.get("lines").caption(numbers, LINES)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(METHODS.values())
+    marks = {(line.get_marker(), str(line.get_markerfacecolor())[:5] == "white") for line in figure.axes[0].lines}
+    assert len(marks) == 23, "told apart by the mark alone"
+
+
+@pytest.fixture(scope="module", params=[2, 7, 23])
+def study(request: pytest.FixtureRequest, resolving: None, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    longest = sorted(METHODS, key=lambda name: -len(METHODS[name]))
+    return made(tmp_path_factory.mktemp("many"), tuple(longest[: request.param]), seeds=2, snrs=(0.0,))
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {"x": SNR},
+    {"x": "round"},
+    {},
+    {"kind": "dots", "x": "method", "hue": SNR},
+    {"kind": "heatmap", "x": SNR},
+    {"x": "client"},
+    {"x": "class", "hue": "method"},
+    {"kind": "confusion"},
+    {"kind": "divisions", "at": {"seed": 0}},
+    {"x": "uses"},
+    {"x": SNR, "facet": "seed"},
+]
+
+
+@pytest.mark.parametrize("fields", REQUESTS, ids=lambda fields: fields.get("kind") or fields.get("x") or "bars")
+def test_figures_fit_a_page_s_columns_and_nothing_is_cut_off(study: Study, fields: dict[str, Any]) -> None:
+    part, plot = settled(study, Plot(**fields))
+    numbers = named_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
+    with style.ieee():
+        figure = drawn(numbers, plot)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        box = figure.get_tightbbox(canvas.get_renderer())
+    width, height = figure.get_size_inches()
+    panels = len(numbers[plot.facet].unique()) if plot.facet else 1
+    assert width == (style.WIDTH if panels == 1 else style.WIDE)
+    assert box.x0 >= -0.01 and box.y0 >= -0.01 and box.x1 <= width + 0.01 and box.y1 <= height + 0.01, box
+    for place in (axes.get_position() for axes in figure.axes if axes.get_label() != "<colorbar>"):
+        assert place.height * height > 0.25 and place.width * width > 1, "room for the drawing"
+
+
+def test_numbers_of_a_map_stand_in_their_cells() -> None:
+    """Long names of methods and of places take a page's width: in a column the numbers would lie on each other."""
+    places = [f"q {q}, m 3, K 20" for q in (5, 10, 20, 50, 100)]
+    names = ("fedproto", "fedcl with common encoder and own decoders")
+    rows = [
+        {"variant": name, "place": place, "mean": -0.1, "low": -0.2, "high": 0.0, "supported": False}
+        for name in names
+        for place in places
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", over="local"))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        axes = figure.axes[0]
+        for texts in (axes.texts[:5], axes.texts[5:], axes.get_xticklabels()):
+            boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
+            assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert figure.get_size_inches()[0] == style.WIDE
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "FedProto",
+        "FedCL with common encoder and own decoders",
+    ]
+    assert axes.texts[0].get_text() == "-10.0 ± 10.0"
+
+
+@pytest.mark.parametrize(("places", "beside"), [(2, 3), (5, 2), (8, 1)])
+def test_maps_stand_beside_each_other_where_there_is_room(places: int, beside: int) -> None:
+    """Three maps of two columns fit a page, two of five with their intervals; one of eight stands alone."""
+    rows = [
+        {"variant": "fedavg", "part": part, "place": place, "mean": 0.1, "low": 0.0, "high": 0.2, "supported": False}
+        for part in "abc"
+        for place in range(places)
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local"))
+    left = {axes.get_subplotspec().colspan.start for axes in figure.axes if axes.get_label() != "<colorbar>"}
+    assert len(left) == beside
+
+
+def test_seven_snrs_leave_room_for_three_maps() -> None:
+    """A number is as wide as a label of its column, which has no unit: that stands below."""
+    rows = [
+        {"variant": "fedavg_ft", "part": part, SNR: snr, "mean": 0.5}
+        for part in "abc"
+        for snr in (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
+    ]
+    with style.ieee():
+        figure = drawn(pd.DataFrame(rows), Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
+    assert len({axes.get_position().y0 for axes in figure.axes[:3]}) == 1
+
+
+def test_numbers_are_in_ascending_order_in_the_legend() -> None:
+    """The first panel lacks the smallest one."""
+    rows = [
+        {"variant": "fedavg", "part": part, "partition.beta": beta, "mean": 0.5, "low": 0.4, "high": 0.6}
+        for part, beta in (("a", 1.0), ("a", 100.0), ("b", 0.5), ("b", 1.0))
+    ]
+    with style.ieee():
+        figure = drawn(
+            pd.DataFrame(rows), Plot(kind="dots", x="variant", y="accuracy", hue="partition.beta", facet="part")
+        )
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [f"Dirichlet beta {beta}" for beta in (0.5, 1, 100)]

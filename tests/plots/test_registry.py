@@ -1,0 +1,79 @@
+"""Which figure an experiment may name."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from semcom.config import ChannelConfig, ConfigError, RunConfig
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.registry import FIGURES, drawings_of
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.registry import EXPERIMENTS
+
+
+def accuracy_snr(name: str) -> Drawing:
+    """A figure of the experiment of the same name."""
+    return Drawing(name, name, Plot(kind="lines", x="channel.snr_db", hue="variant"))
+
+
+def source(
+    figure: str | None, name: str = "mine", axis: str = "channel.snr_db", values: tuple[Any, ...] = (9.0,)
+) -> Experiment:
+    scales = {"smoke": Grid(RunConfig(), {axis: values}), "other": Grid(RunConfig(), {axis: ("0:18",)})}
+    return Experiment(name, "", "none", ("fedcl",), scales, axis=axis, figures=(figure,) if figure else ())
+
+
+def test_every_experiment_has_a_figure_of_its_axis_or_none_at_every_scale() -> None:
+    for name in EXPERIMENTS.names():
+        for scale in (entry := EXPERIMENTS.get(name)).scales:
+            for found in drawings_of(entry, scale):
+                assert found.experiment == name and entry.axis in found.places
+    assert drawings_of(source(None)) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (source("mien"), "figure: 'mien' is unknown: did you mean 'mine'? known are "),
+        (source("demo"), "figure: demo of experiment mine shows demo; register one of its own"),
+        (source("channel-ber"), "figure: channel-ber of experiment mine measures its own numbers; register one"),
+        (
+            source("mine", axis="partition.ways"),
+            "figure: mine shows channel.snr_db, and experiment mine varies partition.ways; take a figure of that field",
+        ),
+        (source("mine", values=(9.0, "0:18")), "figure: mine cannot place channel.snr_db '0:18'; give finite numbers"),
+        (source("mine", values=(float("inf"),)), "figure: mine cannot place channel.snr_db inf; give finite numbers"),
+    ],
+)
+def test_a_figure_of_something_else_is_refused(
+    entry: Experiment, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    with pytest.raises(ConfigError) as error:
+        drawings_of(entry)
+    assert str(error.value).startswith(message)
+
+
+def test_an_axis_is_checked_before_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    for values in (9.0, "0:18", ()):
+        with pytest.raises(ConfigError, match="^channel.snr_db: mine varies it over .*; give a tuple of values$"):
+            drawings_of(source("mine", values=values))  # type: ignore[arg-type]
+
+
+def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    base = RunConfig(channel=ChannelConfig(snr_db="0:18"))
+    fixed = dataclasses.replace(source("mine"), scales={"smoke": Grid(base, {})})
+    with pytest.raises(ConfigError, match="^figure: mine cannot place channel.snr_db '0:18'; give finite numbers$"):
+        drawings_of(fixed)
+
+
+def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+    assert drawings_of(source("mine", values=(9, 12.0, "15"))) == [FIGURES.get("mine")]
+    with pytest.raises(ConfigError, match="cannot place channel.snr_db '0:18'"):
+        drawings_of(source("mine"), "other")

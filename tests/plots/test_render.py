@@ -1,0 +1,248 @@
+"""Rendered files hold exactly the stored numbers, and the same results give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.colors
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+
+from channels.registry import registering
+from semcom.config import ConfigError
+from semcom.plots import Plot, render, style
+from semcom.plots import plot as semcom_plot
+from semcom.plots.base import Drawing
+from semcom.plots.kinds import KINDS, settled
+from semcom.plots.page import _used
+from semcom.plots.panels import drawn
+from semcom.plots.registry import FIGURES
+from semcom.studies.analysis.study import study
+from semcom.studies.registry import EXPERIMENTS
+from semcom.studies.results.archive import pack
+from tests.studies.folders import config, simple
+
+Stored = Callable[..., Path]
+SNR = "channel.snr_db"
+ASKED = Plot(kind="lines", x=SNR)
+
+
+def test_csv_equals_the_means_of_the_study(stored: Stored, tmp_path: Path) -> None:
+    paths = render("letter-fig2b", results=stored(seeds=(0, 1)), out=tmp_path / "out")
+    assert [p.name for p in paths] == [f"letter-fig2b.{kind}" for kind in ("pdf", "png", "csv", "md")]
+    with (tmp_path / "out" / "letter-fig2b.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    means = study(tmp_path / "sweep").mean().to_dict("records")
+    assert [line["variant"] for line in lines] == ["fedcl"] * 3 + ["fedproto"] * 3 + ["fedavg"] * 3
+    for column in (SNR, "mean", "low", "high"):
+        assert [float(line[column]) for line in lines] == [row[column] for row in means]  # to the last bit
+    assert {line["n"] for line in lines} == {"2"}
+
+
+def test_an_archive_is_drawn_like_its_folder(stored: Stored, tmp_path: Path) -> None:
+    folder = stored(seeds=(0, 1))
+    file = pack(folder, tmp_path / "packed" / "mine.zip")
+    for place in (folder, file):
+        render("letter-fig2b", results=place, out=tmp_path / place.name)
+    for kind in ("csv", "md", "pdf"):
+        first, second = (tmp_path / place.name / f"letter-fig2b.{kind}" for place in (folder, file))
+        assert first.read_bytes() == second.read_bytes(), kind
+    with pytest.raises(ConfigError, match=r"mine.zip is of letter-fig2b; demo shows demo$"):
+        render("demo", results=file, out=tmp_path)
+    assert {path.parent for path in semcom_plot(file, Plot(x=SNR))} == {tmp_path / "packed"}, "beside the archive"
+
+
+def test_a_cost_stands_beside_its_method(stored: Stored, tmp_path: Path) -> None:
+    """Each method has a cost of its own: as a column of the table it would have no second number."""
+    semcom_plot(stored(seeds=(0, 1)), Plot(x="uses", facet=SNR), name="p", out=tmp_path)
+    table = [line for line in (tmp_path / "p.md").read_text().splitlines() if line.startswith("|")]
+    assert table[0] == "| SNR (dB) | Method | Channel uses | Accuracy |" and len(table) == 2 + 9
+    snrs = [row.split("|")[1].strip() for row in table[2:]]
+    assert snrs == sorted(snrs, key=snrs.index) and len(dict.fromkeys(snrs)) == 3, "all methods of an SNR together"
+
+
+def test_png_is_one_column_wide_and_not_empty(stored: Stored, tmp_path: Path) -> None:
+    render("letter-fig2b", results=stored(), out=tmp_path)
+    image = imread(tmp_path / "letter-fig2b.png")
+    assert image.shape[1] == 1050  # 3.5 in at 300 dpi
+    assert image[..., :3].std() > 0.05
+
+
+def test_rendering_twice_gives_the_same_bytes(stored: Stored, tmp_path: Path) -> None:
+    first = [p.read_bytes() for p in render("letter-fig2b", results=stored(), out=tmp_path / "a")]
+    code = "import sys; from semcom.plots import render; render('letter-fig2b', results=sys.argv[1], out=sys.argv[2])"
+    words = [sys.executable, "-c", code, str(tmp_path / "sweep"), str(tmp_path / "b")]
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": str(root)}  # another process, another hash order
+    subprocess.run(words, check=True, env=environment, cwd=tmp_path)
+    names = [f"letter-fig2b.{kind}" for kind in ("pdf", "png", "csv", "md")]
+    assert first == [(tmp_path / "b" / name).read_bytes() for name in names]
+    assert b"CreationDate" not in first[0]
+
+
+def test_user_settings_do_not_change_a_figure_and_are_kept(stored: Stored, tmp_path: Path) -> None:
+    first = render("letter-fig2b", results=stored(), out=tmp_path / "a")[1].read_bytes()
+    with mpl.rc_context({"font.size": 20, "lines.linewidth": 9}):
+        assert render("letter-fig2b", results=stored(), out=tmp_path / "b")[1].read_bytes() == first
+        assert mpl.rcParams["font.size"] == 20
+
+
+def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
+    """Seeds 0 and 1 differ by 1/50: with one degree of freedom t is 12.7062, so each arm of a bar is 0.127062."""
+    part, plot = settled(study(stored(seeds=(0, 1))), ASKED)
+    cells = KINDS.get("lines").numbers(part, plot)
+    with style.ieee():
+        figure = drawn(cells, plot)
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["FedCL", "FedProto", "FedAvg"]
+    assert axes.yaxis.get_major_formatter()(0.5, 0) == "50"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("SNR (dB)", "Accuracy (%)")
+    for container, method in zip(axes.containers, ("fedcl", "fedproto", "fedavg"), strict=True):
+        line = cells[cells["variant"] == method]
+        points = container[0].get_xydata()
+        np.testing.assert_array_equal(points[:, 1], line["mean"])
+        assert np.abs(points[:, 0] - line[SNR]).max() < 0.5, "moved aside by less than 1/9 of a step"
+        ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
+        np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 0.127062, rtol=1e-5)
+        bottom, top = axes.get_ylim()
+        assert bottom < ends.min() and ends.max() < top, "the axis holds all intervals"
+
+
+def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) -> None:
+    part, plot = settled(study(stored()), ASKED)
+    with style.ieee():
+        figure = drawn(KINDS.get("lines").numbers(part, plot), plot)
+    assert not any(container.has_yerr for axes in figure.axes for container in axes.containers)
+    render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
+    page = (tmp_path / "letter-fig2b.md").read_text("utf-8")
+    assert "one seed, so there is no interval" in page and "| FedAvg | 30.0 | 37.0 | 38.3 |" in page
+
+
+def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) -> None:
+    page = render("letter-fig2b", results=stored(seeds=(0, 1)), out=tmp_path)[3].read_text("utf-8")
+    for text in (
+        "# letter-fig2b: Accuracy against SNR with 20 clients, trained and tested at each SNR",
+        "mean over 2 seeds; bars: 95 % intervals over seeds (Student's t)",
+        "| Method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
+        "| FedAvg | 31.0 ± 12.7 | 38.0 ± 12.7 | 39.3 ± 12.7 |",  # (30 + 32) / 2, (37 + 39) / 2, ...
+        "* Paper item: FedCL letter, Fig. 2(b)",
+        "* Scale: small",
+        "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, channel awgn, rounds 60,",
+        "* Seeds: 0 / 1",
+        "* Versions: semcom 0.1.0, torch 2.9.1",
+        "* Commit: abc1234",
+        "semcom sweep letter-fig2b --scale small\n```",
+    ):
+        assert text in page
+
+
+def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
+    frame = pd.DataFrame({"method": ["fedavg", "pfedme", "of-a-plug-in"], "train.lr": [0.005, 0.001, 0.1]})
+    assert _used(frame, "train.lr").tolist() == [0.005, 0.1]  # pFedMe has rates of its own
+    assert _used(frame.assign(rounds=3), "rounds").tolist() == [3, 3, 3]
+
+
+def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:
+    page = render("letter-fig2b", results=stored(failing="fedavg"), out=tmp_path)[3].read_text("utf-8")
+    assert "3 of 9 runs failed and are missing." in page and "FedAvg" not in page
+    assert set(pd.read_csv(tmp_path / "letter-fig2b.csv")["variant"]) == {"fedcl", "fedproto"}
+
+
+def test_defaults_take_the_largest_scale(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for scale in ("smoke", "small"):
+        stored(scale=scale).rename(tmp_path / f"moved-{scale}")
+        (tmp_path / "results").mkdir(exist_ok=True)
+        (tmp_path / f"moved-{scale}").rename(tmp_path / "results" / f"letter-fig2b-{scale}")
+    assert render("letter-fig2b")[0] == Path("results/letter-fig2b-small/letter-fig2b.pdf")
+    assert Path("results/letter-fig2b-small/letter-fig2b.png").is_file()
+
+
+def test_missing_results_name_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigError, match=r"^results: there are none in results/demo-\*; run first: semcom sweep demo --scale smoke$"
+    ):
+        render("demo")
+    with pytest.raises(
+        ConfigError,
+        match=r"^results: nowhere has no sweep.json; run first: semcom sweep demo --scale smoke --out nowhere$",
+    ):
+        render("demo", results="nowhere")
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_results_are_refused(stored: Stored, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is of letter-fig2b; demo shows demo$"):
+        render("demo", results=stored(), out=tmp_path)
+    for path in (tmp_path / "sweep").glob("*/summary.json"):
+        path.unlink()
+    with pytest.raises(ConfigError, match="^results: no run of letter-fig2b finished; repeat it with: semcom sweep"):
+        render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
+
+
+def test_a_file_is_no_folder(stored: Stored, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in ("file", "file/sub"):
+        with pytest.raises(ConfigError, match="^out: .*file is a file; give a folder$"):
+            render("letter-fig2b", results=stored(), out=tmp_path / out)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EXPERIMENTS, "_added", {})
+    monkeypatch.setattr(FIGURES, "_added", {})
+    with registering("my own.py"):
+        EXPERIMENTS.register("mine")(dataclasses.replace(EXPERIMENTS.get("demo"), name="mine"))
+        FIGURES.register("mine")(Drawing("mine", "mine", ASKED))
+    with pytest.raises(ConfigError, match=r"run first: semcom sweep mine --scale smoke --plugin 'my own.py'$"):
+        render("mine")
+
+
+def test_unknown_figure_lists_the_known() -> None:
+    known = ", ".join(FIGURES.names())
+    assert known.startswith("arms-small, collaboration, collaboration-ways, convergence-bound, demo, fedcosr-fig4")
+    with pytest.raises(ConfigError, match=f"^figure: 'fig9' is unknown: known are {known}$"):
+        render("fig9")
+
+
+def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
+    """A run beside those of the sweep, with a field of its own that the figure does not show."""
+    folder = stored()
+    simple(folder, config("fedcl", seed=5, snr=9.0), [0.5, 0.5])
+    simple(folder, config("fedcl", seed=6, snr=9.0, clients=3), [0.5, 0.5, 0.5])
+    with pytest.raises(ConfigError, match=r"^\S+: \S+ and \S+ for \S+ at channel.snr_db 9 would be averaged as seeds;"):
+        render("letter-fig2b", results=folder, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    letter = EXPERIMENTS.get("letter-fig2b")
+    own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
+    monkeypatch.setattr("experiments.letter.figures.FIG2B", own)
+    folder = stored(scale="mine")
+    (tmp_path / "results").mkdir()
+    folder.rename(tmp_path / "results" / "letter-fig2b-mine")
+    assert render("letter-fig2b")[0] == Path("results/letter-fig2b-mine/letter-fig2b.pdf")
+
+
+def test_lines_differ_in_greyscale_marker_and_style() -> None:
+    styles = style.line_styles(style.DIFFERENT)
+    for colors, least in ((style.COLORS, 10), (style.FILLS, 8)):
+        red, green, blue = np.array([matplotlib.colors.to_rgb(color) for color in colors]).T ** 2.2
+        lightness = 116 * np.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
+        assert np.diff(lightness).min() > least, "rising, of 100"
+    assert len({(s["marker"], s.get("markerfacecolor")) for s in styles}) == 24, "marks alone tell 23 methods apart"
+    assert len({(s["color"], str(s["linestyle"])) for s in styles}) == 24, "lines alone do, too"
+    assert len({(s["facecolor"], s["hatch"]) for s in style.bar_styles(24)}) == 24
+    assert style.line_styles(25)[24] == styles[0]

@@ -1,0 +1,109 @@
+"""Tables for papers: values, marks, digits, and text that Markdown and LaTeX can read."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import semcom
+from semcom.config import ConfigError
+from semcom.studies.analysis.sheet import Sheet, sheet
+from semcom.studies.analysis.study import Study
+from tests.studies.folders import config, simple
+
+SNR = "channel.snr_db"
+
+
+def cells(**fields: object) -> pd.DataFrame:
+    """Three methods at one place: the first is best, the second second, and the third has one seed."""
+    rows = {
+        "variant": ["fedcl", "my_method & 50 %", "local"],
+        "mean": [0.7, 0.65, 0.6],
+        "low": [0.688, 0.64, None],
+        "high": [0.712, 0.66, None],
+        "n": [3, 3, 1],
+        "mark": ["best", "second", ""],
+    }
+    return pd.DataFrame({**rows, **fields}).astype({"low": float, "high": float})
+
+
+def test_markdown_has_means_half_widths_and_marks() -> None:
+    text = Sheet(cells(), ("variant",), (), "accuracy").markdown()
+    head, _, *lines = text.splitlines()
+    assert head.startswith(
+        "Accuracy in %, mean over 1 to 3 seeds; ±: 95 % intervals over seeds (Student's t), which what"
+    )
+    assert head.endswith(
+        "Bold: best; underlined: second, where the paired difference to the next one is supported (Holm, 95 %)."
+    )
+    assert lines == [
+        "| Method | Accuracy |",
+        "| --- | ---: |",
+        "| FedCL | **70.0** ± 1.2 |",
+        "| my_method & 50 % | <ins>65.0</ins> ± 1.0 |",
+        "| Local | 60.0 |",
+    ]
+    assert "Bold" not in Sheet(cells(mark=""), ("variant",), (), "accuracy").markdown(), "nothing is said of no marks"
+
+
+def test_digits_show_the_interval() -> None:
+    narrow = Sheet(cells(low=[0.6999, 0.64, None], high=[0.7001, 0.66, None]), ("variant",), (), "accuracy").markdown()
+    assert "**70.00** ± 0.01" in narrow and "| Local | 60.00 |" in narrow
+    plain = Sheet(cells(), ("variant",), (), "jain").markdown()
+    assert "| FedCL | **0.700** ± 0.012 |" in plain and plain.startswith("Jain's index, mean over"), "no percentages"
+
+
+def test_latex_is_balanced_and_escaped() -> None:
+    text = Sheet(cells(), ("variant",), (), "accuracy").latex()
+    for line in (
+        r"FedCL & $\mathbf{70.0} \pm 1.2$ \\",
+        r"my\_method \& 50 \% & $\underline{65.0} \pm 1.0$ \\",
+        r"Local & $60.0$ \\",
+    ):
+        assert line in text
+    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table}[t]\n")
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+    assert re.findall(r"\\begin{(\w+)}", text) == re.findall(r"\\end{(\w+)}", text)[::-1] == ["table", "tabular"]
+    body = text.partition("\n")[2]
+    assert body.count("{") == body.count("}") and len(re.findall(r"(?<!\\)\$", body)) % 2 == 0 and "±" not in body
+    assert not re.search(r"(?<!\\)[%#_]", body), "signs that LaTeX takes for something else"
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {1}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    for snr, lead in ((0.0, 0.3), (9.0, 0.0)):
+        for seed, accuracy in enumerate((0.5, 0.52, 0.49)):
+            simple(tmp_path, config("fedavg", seed, snr), [accuracy, accuracy])
+            simple(tmp_path, config("fedcl", seed, snr), [accuracy + lead + seed / 1000, accuracy + lead])
+    return semcom.study(tmp_path)
+
+
+def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
+    found = sheet(study)
+    pd.testing.assert_frame_equal(found.cells, study.marked())
+    back = pd.read_csv(io.StringIO(found.csv()), keep_default_na=False)
+    assert back["mean"].tolist() == pytest.approx(study.mean()["mean"].tolist(), rel=1e-15) and back[
+        "mark"
+    ].tolist() == ["", "", "best", ""]
+    head, _, *lines = found.markdown().splitlines()[2:]
+    assert head == "| Method | SNR 0 dB | SNR 9 dB |" and lines[1].startswith("| FedCL | **80.4** ± 3.8 | 50.4 ± ")
+    turned = sheet(study, rows=[SNR], columns=["method"], metric="worst10")
+    assert turned.markdown().splitlines()[2] == "| SNR (dB) | FedAvg | FedCL |"
+    assert turned.cells["mean"].tolist() == study.mean([SNR, "method"], metric="worst10")["mean"].tolist()
+    both = sheet(study, rows=["method", SNR], columns=["partition.ways"])
+    assert both.markdown().splitlines()[2] == "| Method | SNR (dB) | ways 3 |", "a field that does not vary is one, too"
+
+
+def test_what_is_refused(study: Study) -> None:
+    with pytest.raises(
+        ConfigError, match="^rows: 'methods' is no field of the study; give one, such as method, variant"
+    ):
+        sheet(study, rows=["methods"])
+    with pytest.raises(ConfigError, match="^channel.snr_db: 0 and 9 for fedavg would be averaged as seeds; give one"):
+        sheet(study, columns=[])

@@ -1,0 +1,115 @@
+"""A study in one file: what comes back from it is what the folder holds, and nothing tells where it was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import semcom
+from semcom.cli import main as cli
+from semcom.config import ConfigError, DataConfig, run_hash, to_dict
+from semcom.files import ARRAYS, CONFIG, SWEEP
+from semcom.studies.results import archive
+from semcom.studies.results.archive import pack
+from tests.studies.folders import begin, config, keep, line, scored, simple
+
+TABLES = ("runs", "views", "rounds", "clients", "classes", "snr", "traffic")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A study of two finished runs, one of them with matrices, one at work, and a sweep.json."""
+    found = tmp_path / "mine"
+    for seed in (0, 1):
+        of = config("fedcl", seed)
+        place = simple(found, of, [0.2, 0.4 + seed / 10])
+        placed = dataclasses.replace(of, out=str(place), data=DataConfig(root=str(tmp_path / "secret")))
+        (place / CONFIG).write_text(json.dumps(to_dict(placed)))
+        (place / "checkpoint.pt").write_bytes(b"weights")
+    keep(place, of, np.ones((2, 3, 3), int), np.ones((2, 3), int), np.ones((2, 3), int))
+    begun = config("local", 0)
+    begin(found / run_hash(begun), begun, [line(1, {"personal": scored([0.1, 0.3])})])
+    variants = {path.name: path.name[:3] for path in found.iterdir()}
+    sweep = {"experiment": "", "scale": "", "command": "semcom sweep", "variants": variants}
+    (found / SWEEP).write_text(json.dumps({**sweep, "set": {"data.root": str(tmp_path), "clients": 2}}))
+    return found
+
+
+def test_an_archive_is_the_study_of_its_folder(folder: Path) -> None:
+    path = pack(folder, arrays=True)
+    assert path == folder.with_suffix(".zip")
+    there, back = semcom.study(folder), semcom.study(path)
+    assert back.axes == there.axes and back.variants == there.variants
+    for name in TABLES:
+        columns = [column for column in getattr(there, name) if column != "folder"]
+        pd.testing.assert_frame_equal(getattr(back, name)[columns], getattr(there, name)[columns])
+    part = semcom.study(path).where({"seed": 1})
+    assert part.rounds["round"].tolist() == [4]  # read from the unpacked folder, which the part keeps
+
+
+def test_it_tells_no_place_and_holds_no_weights(folder: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(pack(folder)) as packed:
+        names = {Path(name).name for name in packed.namelist()}
+        texts = [packed.read(name).decode() for name in packed.namelist() if name.endswith("json")]
+    assert names == {"sweep.json", "config.json", "summary.json", "metrics.jsonl"}
+    assert texts and not any(str(tmp_path) in text for text in texts)
+    assert json.loads(next(text for text in texts if "variants" in text))["set"] == {"clients": 2}
+
+
+def test_the_same_results_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    first = pack(folder).read_bytes()
+    moved = folder.rename(tmp_path / "elsewhere")
+    for path in moved.rglob("*"):
+        path.touch()
+    assert pack(moved, tmp_path / "other.zip").read_bytes() == first
+
+
+def test_kept_arrays_go_in_on_request(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no run of the study kept"):
+        _ = semcom.study(pack(folder)).confusion
+    assert cli.main(["pack", str(folder), "--arrays", "--out", str(tmp_path / "whole.zip")]) == 0
+    assert semcom.study(tmp_path / "whole.zip").confusion["count"].sum() == 18
+    with zipfile.ZipFile(tmp_path / "whole.zip") as packed:
+        assert sum(name.endswith(ARRAYS) for name in packed.namelist()) == 1
+
+
+def test_what_cannot_be_packed_or_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"^out: .*mine\.tar is no \.zip file; give one$"):
+        pack(folder, tmp_path / "mine.tar")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="^study: .*empty holds neither a run nor folders of runs"):
+        pack(tmp_path / "empty")
+    (tmp_path / "text.zip").write_text("no archive")
+    with pytest.raises(ConfigError, match=r"^study: .*text\.zip is no archive of a study \(File is not a zip file\)"):
+        semcom.study(tmp_path / "text.zip")
+    monkeypatch.setattr(archive, "LARGEST", 100)
+    with pytest.raises(ConfigError, match=r"^study: .*mine\.zip holds [\d,]+ bytes; the largest archive has 100$"):
+        semcom.study(pack(folder))
+
+
+def test_a_damaged_entry_is_told(folder: Path) -> None:
+    path = pack(folder)
+    content = bytearray(path.read_bytes())
+    content[60] ^= 0xFF  # within the first entry's compressed bytes
+    path.write_bytes(bytes(content))
+    with pytest.raises(ConfigError, match="is no archive of a study"):
+        semcom.study(path)
+
+
+def test_a_dot_in_a_name_and_an_own_training(folder: Path, tmp_path: Path) -> None:
+    moved = folder.rename(tmp_path / "study-0.1")
+    run = next(path for path in moved.iterdir() if (path / "summary.json").exists())
+    (run / "training").mkdir()
+    (run / "training" / "metrics.jsonl").write_text('{"round": 1}\n')
+    (run / "error.txt").write_text(f"RuntimeError: lost\n\nTraceback: {tmp_path}/mine.py\n")
+    path = pack(moved)
+    assert path.name == "study-0.1.zip"
+    with zipfile.ZipFile(path) as packed:
+        assert packed.read(f"{run.name}/error.txt") == b"RuntimeError: lost\n"
+        assert f"{run.name}/training/metrics.jsonl" in packed.namelist()

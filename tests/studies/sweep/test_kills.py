@@ -1,0 +1,58 @@
+"""A sweep that is killed at random moments, ten times: every result is there once, as without the kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from semcom.files import METRICS, SUMMARY
+from semcom.runs.folder import CHECKPOINT, read_summary
+from semcom.studies.results.table import read_table
+
+pytestmark = pytest.mark.slow
+CLOCKS = ("seconds", "samples_per_second", "commit")
+
+
+def without_clocks(values: Any) -> Any:
+    """Plain values, tensors as lists."""
+    if isinstance(values, dict):
+        return {name: without_clocks(value) for name, value in values.items() if name not in CLOCKS}
+    if isinstance(values, (list, tuple)):
+        return [without_clocks(value) for value in values]
+    return values.tolist() if isinstance(values, torch.Tensor) else values
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """What each run has left: summary, lines of all rounds, weights."""
+    found = {}
+    for path in sorted(folder.glob(f"*/{SUMMARY}")):
+        lines = [json.loads(line) for line in path.with_name(METRICS).read_text().splitlines()]
+        weights = torch.load(path.with_name(CHECKPOINT), weights_only=True)
+        found[path.parent.name] = without_clocks([read_summary(path.parent), lines, weights])
+    return found
+
+
+def test_every_result_of_a_study_that_is_killed_ten_times_is_there_once(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.studies.sweep.kills", str(tmp_path / "study"), "10"]
+    environment, root = {**os.environ, "OMP_NUM_THREADS": "1"}, Path(__file__).parents[3]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=root)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["killed"] == 10 and told["worked"] >= 5, "most were killed after something had been written"
+    whole = tmp_path / "study" / "whole"
+    expected, table = results(whole), read_table(whole)
+    assert len(expected) == 4
+    for number in range(told["studies"]):
+        folder = tmp_path / "study" / f"{number}"
+        assert results(folder) == expected
+        assert not list(folder.glob("*/*.part")) and not list(folder.glob("*/error.txt"))
+        rows = read_table(folder)
+        assert sorted(rows["hash"]) == sorted(table["hash"]) and set(rows["status"]) == {"done"}
+        assert rows.set_index("hash")["accuracy"].equals(table.set_index("hash")["accuracy"])

@@ -1,0 +1,215 @@
+"""Runs taken over from other studies; training is a stand-in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.demo import DEMO
+from semcom.config import ConfigError, RunConfig, RunError, run_hash
+from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, write_atomically
+from semcom.runs.arrays import write_arrays
+from semcom.runs.folder import LOCK, Folder, write_config
+from semcom.studies.registry import EXPERIMENTS
+from semcom.studies.results.archive import pack
+from semcom.studies.results.outcome import TRAINING
+from semcom.studies.results.run import stored_runs
+from semcom.studies.results.table import read_table
+from semcom.studies.sweep.estimate import dry_run
+from semcom.studies.sweep.plan import planned
+from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.reuse import take
+from semcom.studies.sweep.sweep import sweep
+
+Run = Callable[[RunConfig], None]
+
+
+@pytest.fixture(autouse=True)
+def run(monkeypatch: pytest.MonkeyPatch, fake_run: Run) -> Run:
+    """What trains in place of `semcom.run`: it leaves what a run leaves, and a mark."""
+
+    def trained(config: RunConfig) -> None:
+        folder = Path(str(config.out))
+        write_config(folder, config)
+        (folder / METRICS).write_text('{"round": 1}\n')
+        fake_run(config)
+
+    monkeypatch.setattr("semcom.run", trained)
+    return trained
+
+
+def marks(folder: Path) -> list[str]:
+    """What the runs that were carried out there have left."""
+    return [path.read_text() for path in folder.glob("*/ran.txt")]
+
+
+@pytest.fixture(params=["folder", "archive"])
+def three(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A study of `demo` with the seeds 0 to 2, as a folder and as an archive: 3 methods x 3 SNRs x 3 seeds."""
+    out = tmp_path / "three"
+    sweep("demo", out=out, seeds=range(3))
+    return out if request.param == "folder" else pack(out)
+
+
+def test_what_another_study_has_finished_is_not_run_again(three: Path, tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "more", seeds=(2, 3), reuse=[three])
+    sweep("demo", out=tmp_path / "anew", seeds=(2, 3))
+    tables = [read_table(tmp_path / name).set_index("hash")["accuracy"] for name in ("more", "anew")]
+    assert tables[0].equals(tables[1]) and len(tables[0]) == 18
+    assert len(marks(tmp_path / "more")) == 9 and len(marks(tmp_path / "anew")) == 18
+    taken = [run for run in (tmp_path / "more").glob("*/") if not (run / "ran.txt").exists()]
+    for place in taken:
+        assert (place / METRICS).read_text() == '{"round": 1}\n'
+        assert json.loads((place / CONFIG).read_text())["out"] == str(place)
+
+
+def test_what_is_taken_over_is_finished_for_good(three: Path, tmp_path: Path) -> None:
+    """Without the other study; and a run that is finished here is not taken from there."""
+    out = tmp_path / "more"
+    sweep("demo", out=out, seeds=(2,), reuse=three)
+    assert not marks(out)
+    sweep("demo", out=out, seeds=(2,))
+    sweep("demo", out=out, seeds=(2, 3))
+    assert marks(out) == ["x"] * 9
+    sweep("demo", out=out, seeds=range(4), reuse=str(three))
+    assert marks(out) == ["x"] * 9
+    sweep("demo", out=out, seeds=range(4), reuse=out)
+    assert marks(out) == ["x"] * 9
+
+
+def test_the_first_study_that_has_a_run_gives_it(three: Path, tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "first", methods="fedcl", seeds=(2,))
+    for path in (tmp_path / "first").glob(f"*/{METRICS}"):
+        path.write_text('{"round": 7}\n')
+    sweep("demo", out=tmp_path / "more", seeds=(2,), reuse=[tmp_path / "first", three])
+    rounds = Counter(path.read_text() for path in (tmp_path / "more").glob(f"*/{METRICS}"))
+    assert rounds == {'{"round": 7}\n': 3, '{"round": 1}\n': 6}
+
+
+def test_a_shard_takes_over_its_own_part(three: Path, tmp_path: Path) -> None:
+    out = tmp_path / "part"
+    assert sweep("demo", out=out, seeds=(0,), shard="1/3", reuse=[three]) is None
+    assert len(list(out.glob(f"*/{SUMMARY}"))) == 3 and not marks(out)
+
+
+def test_a_dry_run_counts_what_would_be_taken_over(three: Path, tmp_path: Path) -> None:
+    plan = planned("demo", request=asked(None, (1,), None, None), out=tmp_path / "more")
+    assert "9 runs, 9 of them finished" in dry_run(plan, reuse=[three])
+    assert not plan.folder.exists()
+
+
+def test_a_study_without_the_runs_is_refused(three: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="reuse: .*three.* has no finished run of this sweep"):
+        sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[three])
+    for place in (tmp_path / "nowhere", "~nobody-at-all/nowhere"):
+        with pytest.raises(ConfigError, match="reuse: .*nowhere: it is not of a sweep"):
+            sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[place])
+    assert not (tmp_path / "other").exists()
+
+
+def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "a")
+    one = next(path.parent for path in (tmp_path / "a").glob(f"*/{SUMMARY}"))
+    (tmp_path / "a" / "sweep.json").rename(tmp_path / "sweep.json")
+    for study in (one, tmp_path / "a"):
+        with pytest.raises(ConfigError, match="reuse: "):
+            sweep("demo", out=tmp_path / "b", reuse=study)
+    held = json.loads((tmp_path / "sweep.json").read_text())
+    (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "own_training": True}))  # as it was once declared
+    with pytest.raises(ConfigError, match="it is of another training function"):
+        sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
+    (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "experiment": "gone", "own_training": True}))
+    with pytest.raises(ConfigError, match="it is of another training function"):
+        sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
+
+
+def test_a_sweep_says_that_it_was_given_a_training_function(tmp_path: Path, run: Run) -> None:
+    def given(config: RunConfig) -> None:
+        run(config)
+
+    sweep("demo", out=tmp_path / "a", train=given)
+    assert json.loads((tmp_path / "a" / "sweep.json").read_text())["own_training"] is True
+    for train in (None, given):
+        with pytest.raises(ConfigError, match="it is of another training function"):
+            sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a", train=train)
+
+
+def test_failed_and_damaged_runs_are_not_taken_over(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(config: RunConfig) -> None:
+        if config.method == "fedavg":
+            raise ValueError("on purpose")
+        run(config)
+
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="3 of 9 runs failed"):
+        patch.setattr("semcom.run", failing)
+        sweep("demo", out=tmp_path / "a")
+    damaged = next((tmp_path / "a").glob(f"*/{SUMMARY}"))
+    damaged.write_text(damaged.read_text().replace('"accuracy": 0.', '"accuracy": 0.1', 1))
+    sweep("demo", out=tmp_path / "b", reuse=[tmp_path / "a"])
+    assert set(read_table(tmp_path / "b")["status"]) == {"done"} and marks(tmp_path / "b") == ["x"] * 4
+
+
+@pytest.mark.usefixtures("own_names")
+def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_path: Path, run: Run) -> None:
+    for name, train in (("mine", run), ("ours", run), ("theirs", lambda config: run(config))):
+        EXPERIMENTS.register(name)(dataclasses.replace(DEMO, name=name, train=train, figures=()))
+    sweep("mine", out=tmp_path / "mine", seeds=(0,))
+    for place in (path.parent / TRAINING for path in (tmp_path / "mine").glob(f"*/{SUMMARY}")):
+        for name in (CONFIG, METRICS, ARRAYS, SUMMARY, CHECKPOINT, LOCK):
+            write_atomically(place / name, name)
+    for name, study in (("mine", three), ("theirs", tmp_path / "mine"), ("demo", tmp_path / "mine")):
+        with pytest.raises(ConfigError, match="it is of another training function"):
+            sweep(name, out=tmp_path / "new", seeds=(0,), reuse=[study])
+    with pytest.raises(ConfigError, match="it is of another training function"):
+        sweep("demo", out=tmp_path / "new", seeds=(0,), reuse=[three], train=lambda config: run(config))
+    sweep("ours", out=tmp_path / "ours", seeds=(0,), reuse=[tmp_path / "mine"])
+    assert marks(tmp_path / "mine") and not marks(tmp_path / "ours")
+    found = Counter(path.name for path in (tmp_path / "ours").glob(f"*/{TRAINING}/*"))
+    assert found == dict.fromkeys((CONFIG, METRICS, ARRAYS, SUMMARY), len(marks(tmp_path / "mine")))
+    for path in (tmp_path / "ours").glob(f"*/{TRAINING}/{CONFIG}"):
+        assert json.loads(path.read_text())["out"] == str(path.parent)
+
+
+def test_kept_arrays_come_along_or_the_run_stays(tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "a", set={"keep": ("confusion",)})
+    for at, path in enumerate(sorted((tmp_path / "a").glob(f"*/{SUMMARY}"))):
+        kept = ({}, {"received/x": np.ones(1)}, {"confusion/x": np.ones(1)})[min(at, 2)]
+        if at:  # the first run has kept nothing, the second one something else, the third one's file is damaged
+            write_arrays(path.with_name(ARRAYS), kept, json.loads(path.read_text())["hash"])
+        if at == 2:
+            path.with_name(ARRAYS).write_bytes(b"arrays")
+    sweep("demo", out=tmp_path / "b", set={"keep": ("confusion",)}, reuse=[tmp_path / "a"])
+    assert marks(tmp_path / "b") == ["x"] * 3
+    assert len(list((tmp_path / "b").glob(f"*/{ARRAYS}"))) == len(read_table(tmp_path / "b")) - 3
+
+
+def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "a")
+    stored = stored_runs(tmp_path / "a")[0][0]
+    config = planned("demo", out=tmp_path / "b").runs[stored.hash]
+    folder = Path(str(config.out))
+    for name in (ERROR, CHECKPOINT, METRICS):
+        write_atomically(folder / name, name)
+    write_config(folder, config)
+    take(config, stored)
+    assert {path.name for path in folder.iterdir()} - {LOCK} == {CONFIG, METRICS, SUMMARY}
+    assert (folder / METRICS).read_text() == '{"round": 1}\n'
+
+
+def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
+    sweep("demo", out=tmp_path / "a")
+    stored = stored_runs(tmp_path / "a")[0][0]
+    config = planned("demo", out=tmp_path / "b").runs[stored.hash]
+    assert run_hash(config) == stored.hash
+    folder = Path(str(config.out))
+    with Folder(folder, config).open():
+        take(config, stored)
+        assert not (folder / SUMMARY).exists()
+    take(config, stored)
+    assert (folder / SUMMARY).exists()

@@ -1,0 +1,608 @@
+"""Sweeps with stand-ins for training: what runs, what is stored, and what happens to failures."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+
+import semcom
+from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
+from semcom.data.partitions import Shots
+from semcom.files import SWEEP, TABLE
+from semcom.runs import limits
+from semcom.runs.checkpoint import load
+from semcom.runs.folder import write_summary
+from semcom.runs.resolve import resolve
+from semcom.runs.stop import STATUS
+from semcom.studies.cost import work
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.fields import set_fields
+from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.table import read_table
+from semcom.studies.sweep import pool as parallel
+from semcom.studies.sweep.plan import planned
+from semcom.studies.sweep.pool import carry_out
+from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.sweep import check_data, sweep
+from tests.studies.sweep import stops
+
+Run = Callable[[RunConfig], None]
+
+
+def test_table_holds_configuration_and_metrics(
+    tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = sweep("demo", out=tmp_path, train=fake_run)
+    assert path == tmp_path / "results.parquet"
+    frame = pd.read_parquet(path)
+    assert list(zip(frame["method"], frame["channel.snr_db"], strict=True)) == [
+        (method, snr) for method in ("fedcl", "fedproto", "fedavg") for snr in (0.0, 9.0, 18.0)
+    ]
+    first = frame.iloc[0]
+    expected = {
+        "experiment": "demo", "scale": "smoke", "status": "done", "command": "semcom sweep demo --scale smoke",
+        "seed": 0, "train.rounds": 20, "train.optimizer": "adam", "partition.shots": 15, "partition.scarce": "",
+        "accuracy": 0.7, "accuracy_std": 0.05, "views.personal.worst10": 0.3, "samples_per_second": 1000.0,
+        "traffic.up.floats": 64.0, "versions.torch": "2.9", "commit": "abc1234",
+    }  # fmt: skip
+    assert {name: first[name] for name in expected} == expected
+    assert list(first["views.personal.clients"]) == [0.7, 0.7]
+    assert pd.isna(first["error"])
+    assert not {"out", "data.root"} & set(frame.columns)
+    assert frame["hash"].is_unique
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1:3] == [
+        "method      SNR 0 dB    SNR 9 dB   SNR 18 dB",
+        "fedcl     70.0 ± 5.0  79.0 ± 5.0  88.0 ± 5.0",
+    ]
+    assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
+    assert len(captured.err.splitlines()) == 9
+    last = frame[(frame["method"] == "fedcl") & (frame["channel.snr_db"] == 18.0)]["hash"].item()
+    assert f" s] fedcl, channel.snr_db=18, {last}, accuracy 88.0 %\n" in captured.err
+
+
+def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(config: RunConfig) -> None:
+        if config.channel.snr_db != 9.0:
+            raise RunError("no")
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^6 of 9 runs failed"):
+        sweep("demo", out=tmp_path, train=run)
+    capsys.readouterr()
+    sweep("demo", out=tmp_path, train=fake_run)
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert len(list(tmp_path.glob("*/ran.txt"))) == 9
+    assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
+    assert set(read_table(tmp_path)["status"]) == {"done"}
+
+
+def test_a_run_of_another_study_is_not_run_again(
+    tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder, copied, is taken for what it is: its name and its configuration say which run it is."""
+    sweep("demo", scale="smoke", out=tmp_path / "one", methods=("fedcl",), train=fake_run)
+    shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns(SWEEP, TABLE))
+    capsys.readouterr()
+    sweep("demo", scale="smoke", out=tmp_path / "two", train=fake_run)
+    assert capsys.readouterr().err.startswith("3 of 9 runs were finished already\n[4/9, ")
+    assert len(read_table(tmp_path / "two")) == 9
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_failed_run_is_a_row_and_others_finish(
+    tmp_path: Path, fake_run: Run, jobs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(config: RunConfig) -> None:
+        if config.method == "fedproto" and config.channel.snr_db == 9.0:
+            raise RuntimeError("loss is not finite in round 3\nsecond line")
+        fake_run(config)
+
+    with pytest.raises(RunError, match=r"^1 of 9 runs failed: see .*results.parquet; "):
+        sweep("demo", out=tmp_path, jobs=jobs, train=run)
+    frame = read_table(tmp_path)
+    failed = frame[frame["status"] == "failed"]
+    assert len(frame) == 9 and len(failed) == 1
+    row = failed.iloc[0]
+    assert (row["method"], row["channel.snr_db"], row["seed"]) == ("fedproto", 9.0, 0)
+    assert row["error"] == "RuntimeError: loss is not finite in round 3"
+    assert pd.isna(row["accuracy"])
+    captured = capsys.readouterr()
+    line = next(line for line in captured.err.splitlines() if "FAILED" in line)
+    said = f"FAILED fedproto, channel.snr_db=9, {row['hash']}: RuntimeError: loss is not finite in round 3"
+    assert line.endswith(said)
+    assert "fedproto  60.0 ± 5.0      failed  78.0 ± 5.0" in captured.out
+    assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
+
+    sweep("demo", out=tmp_path, jobs=jobs, train=fake_run)  # the failed run is tried again, and only that one
+    assert set(read_table(tmp_path)["status"]) == {"done"}
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert not list(tmp_path.glob("*/error.txt"))
+
+
+def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        if config.method == "fedavg" and config.channel.snr_db == 0.0:
+            os._exit(9)
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^1 of 9 runs failed"):
+        sweep("demo", out=tmp_path, jobs=2, train=run)
+    frame = read_table(tmp_path)
+    failed = frame[frame["status"] == "failed"]
+    assert failed[["method", "channel.snr_db"]].values.tolist() == [["fedavg", 0.0]]
+    assert failed["error"].item().startswith("the process ended without a result: TerminatedWorkerError")
+
+
+def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
+    def run(config: RunConfig) -> None:
+        text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
+        write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
+
+    runs = planned("demo", request=asked(set={"channel.snr_db": 0.0}), out=tmp_path).runs
+    assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
+    texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
+    assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
+
+
+OWN = """
+from pathlib import Path
+
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.registry import EXPERIMENTS
+from semcom import PartitionConfig, RunConfig
+from semcom.config import run_hash
+from semcom.runs.folder import write_summary
+
+ACCURACY = 0.25
+
+
+def train(config):
+    write_summary(Path(config.out), {"accuracy": ACCURACY, "hash": run_hash(config)})
+
+
+base = RunConfig(partition=PartitionConfig(options={"shots": 5}))
+scales = {"smoke": Grid(base, {"seed": (0, 1)})}
+EXPERIMENTS.register("NAME")(Experiment("NAME", "", "none", ("fedavg",), scales, train=train))
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_plugins_training_function_reaches_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """They cannot import it by the name of its module, so they load the plug-in."""
+    monkeypatch.setattr(EXPERIMENTS, "_added", dict(EXPERIMENTS._added))
+    file = tmp_path / "own.py"
+    name = f"own-train-{named}"  # the workers of one test are those of the next
+    file.write_text(OWN.replace("NAME", name))
+    if named:
+        sweep(name, plugins=(str(file),), out=tmp_path / "r", jobs=2)
+    else:
+        sweep(str(file), out=tmp_path / "r", jobs=2)
+    assert list(read_table(tmp_path / "r")["accuracy"]) == [0.25, 0.25]
+
+
+def test_of_lokys_warnings_that_of_a_new_worker_is_left_out(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = parallel._Parallel.__call__
+
+    def call(self: Any, calls: Any) -> Any:
+        text = "A worker stopped while some jobs were given to the executor. This can be caused by a memory leak."
+        warnings.warn(text, UserWarning, stacklevel=1)
+        warnings.warn("A worker is slow", UserWarning, stacklevel=1)
+        return ours(self, calls)
+
+    monkeypatch.setattr(parallel._Parallel, "__call__", call)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sweep("demo", out=tmp_path, train=fake_run)
+    assert [str(each.message) for each in said if each.category is UserWarning] == ["A worker is slow"]
+
+
+def test_interrupt_leaves_finished_runs(tmp_path: Path, fake_run: Run) -> None:
+    count = 0
+
+    def run(config: RunConfig) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise KeyboardInterrupt
+        fake_run(config)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("demo", out=tmp_path, train=run)
+    assert len(list(tmp_path.glob("*/summary.json"))) == 2
+    sweep("demo", out=tmp_path, train=fake_run)
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+    assert len(read_table(tmp_path)) == 9
+
+
+def test_training_without_summary_and_unreadable_summary_are_failures(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        if config.channel.snr_db == 0.0:
+            (Path(str(config.out)) / "summary.json").write_text("{")
+        elif config.channel.snr_db == 9.0:
+            fake_run(config)
+
+    with pytest.raises(RunError, match="^2 of 3 runs failed"):
+        sweep("demo", out=tmp_path, train=run, methods="fedcl")
+    errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
+    assert "summary.json is damaged" in errors[0.0] and errors[18.0] == "RunError: the run ended without a summary"
+
+
+def test_wrong_configuration_stops_before_any_run(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(config: RunConfig) -> RunConfig:
+        if config.method == "fedavg":
+            raise ConfigError("partition.ways: 11 is more than the 10 classes of digits")
+        return config
+
+    monkeypatch.setattr("semcom.resolve", refuse)
+    with pytest.raises(ConfigError, match="^partition.ways: 11"):
+        sweep("demo", out=tmp_path / "r", train=fake_run)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jobs": 0}, "^jobs: 0 is not a whole number of at least 1$"),
+        ({"backend": "dask"}, "^backend: 'dask' is unknown: known are loky, ray$"),
+        ({"scale": "paper"}, "^scale: demo has no scale 'paper'; it has smoke$"),
+        ({"seeds": (1, 1)}, "^demo: two runs have the same configuration: fedcl, channel.snr_db=0, seed=1, "),
+    ],
+)
+def test_wrong_requests(tmp_path: Path, fake_run: Run, options: dict, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path / "r", train=fake_run, **options)
+    assert not (tmp_path / "r").exists()
+
+
+def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ConfigError, match=r"^backend: 'ray' is not installed; pip install 'semcom\[ray\]', or use loky$"
+    ):
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run)
+
+
+def test_longest_runs_come_first(tmp_path: Path) -> None:
+    runs = planned("demo", request=asked(set={"train.rounds": 3}), out=tmp_path).runs
+    assert [run_hash(c) for c in runs.values()] == list(runs)
+    # 20 clients x 3 ways x 15 shots x 3 rounds
+    assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
+    split = PartitionConfig(options=Shots.Options(ways=2, shots=10))
+    # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
+    uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
+    assert work(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"partition.ways": 11}, "^partition.ways: 11"),
+        ({"partition.shots": 100}, "^partition.shots: "),
+        ({"new_clients": 20}, "^partition.shots: 40 clients"),
+        ({"data.name": "nowhere.npz"}, "nowhere.npz"),
+    ],
+)
+def test_data_that_cannot_be_had_stops_before_any_run(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], message: str
+) -> None:
+    monkeypatch.setattr("semcom.studies.sweep.sweep.check_data", check_data)  # the real one
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path / "r", train=fake_run, set=overrides)
+    assert not (tmp_path / "r").exists()
+
+
+def mixed(name: str = "mixed", **fields: object) -> Experiment:
+    """An experiment over the SNR, registered for one test."""
+    base = experiment("demo").scales["smoke"].base
+    grid = Grid(base, {"channel.snr_db": (9.0,), "seed": (0,)})
+    plain = {"name": name, "title": "", "paper": "none", "variants": ("fedavg",), "scales": {"smoke": grid}}
+    return Experiment(**(plain | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[Experiment], None]:
+    """Adds an experiment until the test ends."""
+    return lambda entry: monkeypatch.setitem(EXPERIMENTS._added, entry.name, entry)
+
+
+HELD = "semcom sweep demo --scale smoke"
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "overrides"),
+    [
+        ("letter-fig2b", "smoke", {}),
+        ("demo", "own", {}),
+        ("demo", "smoke", {"train.rounds": 5}),
+        ("demo", "smoke", {"channel.snr_db": 9.0}),
+    ],
+)
+def test_a_folder_belongs_to_one_sweep(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, name: str, scale: str, overrides: dict[str, object]
+) -> None:
+    demo = experiment("demo")
+    own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
+    monkeypatch.setattr("experiments.demo.DEMO", own)
+    sweep("demo", out=tmp_path, train=fake_run)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    with pytest.raises(ConfigError) as error:
+        sweep(name, scale=scale, out=tmp_path, set=overrides, train=never)
+    assert str(error.value) == f"out: {tmp_path} holds another sweep ({HELD}); give another folder"
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    sweep("demo", out=tmp_path, train=never, set={"device": "cpu"})  # the same sweep: nothing is left to do
+
+
+def test_a_folder_is_taken_before_the_first_run_ends(tmp_path: Path, fake_run: Run) -> None:
+    def stop(config: RunConfig) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("demo", out=tmp_path, train=stop)
+    with pytest.raises(ConfigError, match="holds another sweep"):
+        sweep("letter-fig2b", out=tmp_path, train=fake_run)
+
+
+def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -> None:
+    overrides = {"train.rounds": 2, "channel.snr_db": 9.0}
+    sweep("demo", out=tmp_path, train=fake_run, set=overrides)
+    sweep("demo", out=tmp_path, train=fake_run, set=dict(reversed(overrides.items())))
+    assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("results.parquet", "", "holds results.parquet without a sweep.json; give another folder$"),
+        ("sweep.json", "{", "sweep.json does not name a sweep; give another folder$"),
+        ("sweep.json", "[1]", "sweep.json does not name a sweep; give another folder$"),
+    ],
+)
+def test_a_strange_folder_is_refused(tmp_path: Path, fake_run: Run, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        sweep("demo", out=tmp_path, train=fake_run)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == text
+
+
+def test_a_file_is_no_folder(tmp_path: Path, fake_run: Run) -> None:
+    (tmp_path / "r").write_text("mine")
+    with pytest.raises(ConfigError, match=r"^out: .*r is a file; give a folder$"):
+        sweep("demo", out=tmp_path / "r", train=fake_run)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"variants": ("fedavg", "fedavgg")}, "^method: 'fedavgg' is unknown: did you mean 'fedavg'?"),
+        ({"base": {"plugins": ("nowhere.py",)}}, "^plugin: 'nowhere.py' cannot be imported: FileNotFoundError"),
+        ({"vary": {"channel.snr_db": 9.0}}, "^channel.snr_db: mixed varies it over 9.0; give a tuple of values"),
+        ({"vary": {"channel.snr_db": ()}}, r"^channel.snr_db: mixed varies it over \(\); give a tuple of values"),
+        ({"variants": ()}, r"^variants: mixed has \(\); give a tuple of methods' names or Variants$"),
+        ({"variants": "fedavg"}, "^variants: mixed has 'fedavg'; give a tuple of methods' names or Variants$"),
+        ({"variants": ("fedavg", "fedavg")}, "^variants: 'fedavg' is no name of its own, without commas, in mixed$"),
+        ({"axis": "channel"}, "^axis: 'channel' is no column of the table"),
+        ({"vary": {"method": ("fedavg",)}}, "^method: the methods of a grid are its variants"),
+        (
+            {"vary": {("channel.snr_db", "clients"): ((9.0, 20),)}},
+            "^channel.snr_db: two axes of mixed vary it; give one$",
+        ),
+        ({"vary": {("clients", "seed"): ((9, 20, 1),)}}, r"^clients, seed: \(9, 20, 1\) is no tuple of 2 values, one "),
+        ({"scales": {}}, r"^scales: mixed has none; declare one, such as scales=\{'smoke': Grid\(...\)\}$"),
+    ],
+)
+def test_a_wrong_experiment_is_refused_before_training(
+    tmp_path: Path,
+    register: Callable[[Experiment], None],
+    monkeypatch: pytest.MonkeyPatch,
+    fields: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.setattr("semcom.resolve", resolve)  # the real one
+    grid = mixed().scales["smoke"]
+    changed = Grid(set_fields(grid.base, fields.pop("base", {})), {**grid.vary, **fields.pop("vary", {})})
+
+    def never(config: RunConfig) -> None:
+        raise AssertionError("trained")
+
+    register(mixed(**{"scales": {"smoke": changed}} | fields))
+    with pytest.raises(ConfigError, match=message):
+        sweep("mixed", out=tmp_path / "r", train=never)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_scale_may_have_any_name(
+    tmp_path: Path, fake_run: Run, register: Callable[[Experiment], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    register(mixed(scales={"mine": mixed().scales["smoke"]}))
+    path = sweep("mixed", train=fake_run)
+    assert path == Path("results/mixed-mine/results.parquet")
+    assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]
+
+
+def test_more_processes_than_runs_are_not_started(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr("semcom.studies.sweep.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
+    sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
+    assert given == [9]
+    monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
+    with pytest.raises(ConfigError, match="^jobs: 3 is too large: so many processes take at least 0.6 GiB"):
+        sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
+    assert given == [9] and not (tmp_path / "few").exists()
+
+
+# What goes wrong while it runs ---------------------------------------------------------------------------------------
+
+
+def test_two_sweeps_in_one_folder(tmp_path: Path, fake_run: Run) -> None:
+    """The second one says whose the folder is, and writes nothing."""
+    inside: list[str] = []
+
+    def run(config: RunConfig) -> None:
+        if not inside:
+            before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+            with pytest.raises(ConfigError) as stop:
+                sweep("demo", out=tmp_path, train=fake_run)
+            inside.append(str(stop.value))
+            assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        fake_run(config)
+
+    sweep("demo", out=tmp_path, train=run)
+    whose = rf"process {os.getpid()} of .+ \(since \d{{4}}-\d\d-\d\d \d\d:\d\d\)"
+    assert re.fullmatch(rf"out: {whose} is at work in {tmp_path}; wait for it, or give another folder", inside[0])
+    assert set(read_table(tmp_path)["status"]) == {"done"} and not (tmp_path / ".owner").exists()
+
+
+def test_a_full_disk_is_said_once_and_starts_nothing(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[str] = []
+
+    def run(config: RunConfig) -> None:
+        started.append(run_hash(config))
+        if len(started) == 2:
+
+            def full(folder: Path) -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            monkeypatch.setattr("semcom.studies.sweep.attempt.probe", full)
+            raise RunError("round 3: checkpoint.pt: No space left on device")
+        fake_run(config)
+
+    with pytest.raises(RunError, match="^8 of 9 runs failed"):
+        sweep("demo", out=tmp_path, train=run)
+    assert len(started) == 2
+    err = capsys.readouterr().err
+    reason = f"{tmp_path} takes no more files (No space left on device)"
+    assert err.count(reason) == 1 and f"7 runs were not started: {reason}" in err and err.count("s] FAILED") == 1
+    errors = read_table(tmp_path)["error"].dropna()
+    assert (errors == f"not started: {reason}").sum() == 7
+
+
+def test_a_run_that_takes_too_long_is_stopped(tmp_path: Path, fake_run: Run) -> None:
+    def run(config: RunConfig) -> None:
+        begun = time.monotonic()
+        while config.channel.snr_db == 9.0 and time.monotonic() - begun < 20:
+            time.sleep(0.01)
+        fake_run(config)
+
+    begun = time.monotonic()
+    with pytest.raises(RunError, match="^1 of 3 runs failed"):
+        sweep("demo", out=tmp_path, train=run, methods="fedcl", limit_minutes=0.01)
+    assert time.monotonic() - begun < 10
+    errors = read_table(tmp_path).set_index("channel.snr_db")["error"]
+    assert errors[9.0] == "TimeUp: stopped after 0.01 minutes"
+    with pytest.raises(ConfigError, match="^limit-minutes: 0 is not a positive number$"):
+        sweep("demo", out=tmp_path, train=run, limit_minutes=0)
+
+
+def test_a_run_whose_process_was_killed_by_others_is_tried_again(tmp_path: Path, fake_run: Run) -> None:
+    """The first two times its process is killed; neither it nor its neighbours fail."""
+
+    def run(config: RunConfig) -> None:
+        if config.method == "fedavg" and config.channel.snr_db == 0.0:
+            marks = tmp_path / "marks"
+            marks.open("a").write("x")
+            if len(marks.read_text()) <= 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        fake_run(config)
+
+    sweep("demo", out=tmp_path, jobs=2, train=run)
+    assert set(read_table(tmp_path)["status"]) == {"done"} and (tmp_path / "marks").read_text() == "xxx"
+
+
+def test_a_pool_that_breaks_before_any_run_is_made_anew(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose idle worker was killed since the last sweep; for ever is not tried."""
+    pools: list[int] = []
+    whole = parallel._pool
+
+    def pool(calls: Any, *rest: Any) -> str:
+        pools.append(len(calls))
+        return "broken" if len(pools) <= broken else whole(calls, *rest)
+
+    monkeypatch.setattr(parallel, "_pool", pool)
+    broken = 2
+    sweep("demo", out=tmp_path / "twice", train=fake_run)
+    assert pools == [9, 9, 9] and set(read_table(tmp_path / "twice")["status"]) == {"done"}
+    pools.clear()
+    broken = 100
+    with pytest.raises(RunError, match="^9 of 9 runs failed"):
+        sweep("demo", out=tmp_path / "ever", train=fake_run)
+    assert pools == [9, 9, 9] and set(read_table(tmp_path / "ever")["error"]) == {"broken"}
+
+
+DAMAGED = {"": "empty", "{}": "no digest", '{"accuracy": 0.999}': "forged"}
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=DAMAGED.values())
+def test_a_damaged_summary_is_trained_again(text: str, tmp_path: Path, fake_run: Run) -> None:
+    sweep("demo", out=tmp_path, train=fake_run)
+    before = read_table(tmp_path)
+    next(tmp_path.glob("*/summary.json")).write_text(text)
+    sweep("demo", out=tmp_path, train=fake_run)
+    pd.testing.assert_frame_equal(read_table(tmp_path), before)
+    assert sorted(p.read_text() for p in tmp_path.glob("*/ran.txt")) == ["x"] * 8 + ["xx"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
+    """By SIGTERM their runs are kept; by SIGKILL they end too, and nothing is left that trains on."""
+    (tmp_path / "short.py").write_text(stops.PLUGIN)
+    process = stops.start("sweep", tmp_path / "out")
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    assert len(family) >= 3
+    process.send_signal(number)
+    assert process.wait(30) == (STATUS if number == signal.SIGTERM else -number)
+    assert not psutil.wait_procs(family, timeout=10)[1]
+    for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
+        lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
+        assert number == signal.SIGKILL or not lines or load(path)["progress"]["round"] == len(lines)
+
+
+def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.thread.name))
+    parallel._silence_manager()
+    for name in ("ExecutorManagerThread", "mine"):
+        thread = threading.Thread(target=lambda: {}["task"], name=name)
+        thread.start()
+        thread.join()
+    assert told == ["mine"]

@@ -1,0 +1,205 @@
+"""Declarations of grids: joint fields, variants, several axes, test SNRs; and the hashes of runs that there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from semcom.config import ConfigError, RunConfig, run_hash
+from semcom.runs.resolve import resolve
+from semcom.studies.analysis.means import aggregate, markdown_table, text_table
+from semcom.studies.experiment import Experiment, Grid, Variant
+from semcom.studies.fields import field_of
+from semcom.studies.registry import experiment
+
+SNR, TEST, WAYS, SHOTS = "channel.snr_db", "channel.test_snr_db", "partition.ways", "partition.shots"
+
+
+def study(vary: Any, variants: Any = ("fedcl", "fedavg"), apart: Any = None, **fields: Any) -> Experiment:
+    return Experiment("mine", "", "none", variants, {"smoke": Grid(RunConfig(), vary, apart or {})}, **fields)
+
+
+def taken(found: Experiment, *names: str) -> list[tuple[Any, ...]]:
+    """Variant and fields of each run."""
+    return [(run.variant, *(field_of(run.config, name) for name in names)) for run in found.runs("smoke")]
+
+
+HASHES = {
+    "arms-small smoke": ("8b0b422fc6b5", "aa2be727d52b"),
+    "arms-small small": ("7ccd5b2c5e95", "b2218413f5a1"),
+    "demo smoke": ("d00c969d00c3", "9a236efba842"),
+    "finish-search smoke": ("1c96ca453457", "eee92f3fa45c"),
+    "finish-search small": ("1c96ca453457", "73f126d75669"),
+    "wireless-baselines smoke": ("beb0be5ac819", "2784dcf36d29"),
+    "wireless-baselines small": ("249b5e0b52a4", "9098cbeeb4d3"),
+}
+"""Experiment and scale -> hash of its first run, digest of all its hashes in their order: of results that there are."""
+
+
+@pytest.mark.parametrize("entry", HASHES)
+def test_the_runs_of_the_experiments_are_the_same_as_ever(entry: str) -> None:
+    name, scale = entry.split()
+    found = [run_hash(resolve(config)) for config in experiment(name).grid(scale)]
+    assert (found[0], hashlib.sha256(" ".join(found).encode()).hexdigest()[:12]) == HASHES[entry]
+
+
+def test_two_axes_and_joint_fields_are_a_product() -> None:
+    found = study({SNR: (0.0, 9.0), (WAYS, SHOTS): ((2, 150), (5, 60)), "seed": range(2)})
+    expected = itertools.product(("fedcl", "fedavg"), (0.0, 9.0), ((2, 150), (5, 60)), (0, 1))
+    assert taken(found, SNR, WAYS, SHOTS, "seed") == [(v, snr, *joint, seed) for v, snr, joint, seed in expected]
+    assert found.columns("smoke") == (SNR,) and found.rows("smoke") == (WAYS, SHOTS)
+    assert dataclasses.replace(found, axis=SHOTS).columns("smoke") == (WAYS, SHOTS)
+    assert dataclasses.replace(found, axis=SHOTS).rows("smoke") == (SNR,)
+
+
+def test_variants_are_methods_with_settings_of_their_own() -> None:
+    mean = Variant("fedcl-mean", "fedcl", {"hyper.centroids": "mean"})
+    found = study({SNR: (0.0, 9.0)}, ("fedcl", mean))
+    assert taken(found, "method", "hyper.centroids", SNR) == [
+        ("fedcl", "fedcl", None, 0.0),
+        ("fedcl", "fedcl", None, 9.0),
+        ("fedcl-mean", "fedcl", "mean", 0.0),
+        ("fedcl-mean", "fedcl", "mean", 9.0),
+    ]
+
+
+def test_a_variant_that_sets_a_varied_field_has_no_runs_along_it() -> None:
+    """A reference without noise beside runs at several SNRs, of each seed."""
+    clean = Variant("clean", "fedcl", {"channel.kind": "ideal", SNR: 10.0})
+    found = study({SNR: (0.0, 9.0), "seed": (0, 1)}, ("fedcl", clean))
+    assert taken(found, SNR, "seed") == [
+        *(("fedcl", snr, seed) for snr in (0.0, 9.0) for seed in (0, 1)),
+        ("clean", 10.0, 0),
+        ("clean", 10.0, 1),
+    ]
+    apart = {"channel.kind": {"ideal": {SNR: 10.0}}}
+    found = study({"channel.kind": ("awgn", "ideal"), SNR: (0.0, 9.0)}, ("fedcl",), apart)
+    assert taken(found, "channel.kind", SNR) == [
+        ("fedcl", "awgn", 0.0),
+        ("fedcl", "awgn", 9.0),
+        ("fedcl", "ideal", 10.0),
+    ]
+
+
+def test_an_axis_of_test_snrs_costs_one_training() -> None:
+    tested = study({TEST: (-6, 0.5, 6.0)})
+    assert taken(tested, SNR, TEST) == [("fedcl", 10.0, "-6,0.5,6"), ("fedavg", 10.0, "-6,0.5,6")]
+    both = study({SNR: (0.0, 9.0), TEST: (0.0, 9.0)}, ("fedcl",))
+    assert taken(both, SNR, TEST) == [("fedcl", 0.0, "0,9"), ("fedcl", 9.0, "0,9")]
+    assert taken(study({TEST: (3.0,)}, ("fedcl",)), TEST) == [("fedcl", 3.0)]
+    joint = study({(SNR, TEST): ((0.0, 9.0), (9.0, 0.0))}, ("fedcl",))  # a setting like any other
+    assert taken(joint, SNR, TEST) == [("fedcl", 0.0, 9.0), ("fedcl", 9.0, 0.0)]
+    for value in ("0,9", "0:18"):
+        with pytest.raises(ConfigError, match=f"^channel.test_snr_db: '{value}' is not one SNR; "):
+            study({TEST: (0.0, value)}).runs("smoke")
+
+
+def test_a_grid_without_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="^vary: 2,000,000 runs are more than the 100,000 of the largest grid"):
+        study({"seed": range(1000), SNR: range(1000)}).runs("smoke")
+
+
+def test_a_variant_has_settings_of_its_own_at_a_scale() -> None:
+    own = {"b": {"train.lr": 0.5, "train.rounds": 7}}
+    variants = (Variant("a", "fedcl"), Variant("b", "fedcl", {"train.rounds": 9}))
+    found = Experiment("mine", "", "none", variants, {"smoke": Grid(RunConfig(), {SNR: (0.0, 9.0)}, own=own)})
+    settings = [(run.variant, run.config.train.lr, run.config.train.rounds) for run in found.runs("smoke")]
+    assert settings == [("a", None, None)] * 2 + [("b", 0.5, 9)] * 2
+
+
+def test_settings_apart_are_of_a_field_that_varies() -> None:
+    for name in ("method", TEST):
+        with pytest.raises(ConfigError, match=f"^apart: {name} has runs of its own in no grid of mine; its axes are "):
+            study({TEST: (0, 9)}, apart={name: {"fedcl": {"clients": 3}}}).runs("smoke")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("partition", "^partition: it is a section; name one of its fields, such as partition.kind$"),
+        ("channel.options", "^channel.options: it is a section; name one of its fields, such as channel.kind$"),
+        ("hyper", "^hyper: it is a section; name one of its fields, such as hyper.lam$"),
+        ("out", "^out: each run of a grid has a folder of its own"),
+        ("plugins", "^plugins: they belong to all runs"),
+        ("trian.rounds", "^trian.rounds: no such field; known are method, "),
+    ],
+)
+def test_what_is_no_field_cannot_vary(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study({name: (1, 2)}).runs("smoke")
+
+
+# The table -----------------------------------------------------------------------------------------------------------
+
+
+def frame(*rows: tuple[Any, ...]) -> pd.DataFrame:
+    """Runs of one seed by variant, SNR, ways, shots and accuracy."""
+    cells = pd.DataFrame(rows, columns=["variant", SNR, WAYS, SHOTS, "accuracy"])
+    return cells.assign(status="done", accuracy_std=0.1, seed=0)
+
+
+TWO = frame(
+    ("b", 9.0, 5, 60, 0.5), ("b", 0.0, 5, 60, 0.25), ("b", 0.0, 2, 150, 0.75), ("long name", 9.0, 2, 150, 1.0)
+)  # fmt: skip
+
+
+def test_a_table_of_several_axes_has_a_row_per_combination() -> None:
+    cells = aggregate(TWO, SNR, others=(WAYS, SHOTS))
+    assert text_table(cells, SNR).splitlines() == [
+        "Accuracy in %, mean over clients ± standard deviation over clients",
+        "method     partition.ways  partition.shots     SNR 0 dB      SNR 9 dB",
+        "b          2               150              75.0 ± 10.0              ",
+        "b          5               60               25.0 ± 10.0   50.0 ± 10.0",
+        "long name  2               150                           100.0 ± 10.0",
+    ]
+    assert markdown_table(cells, SNR).splitlines()[2:5] == [
+        "| method | partition.ways | partition.shots | SNR 0 dB | SNR 9 dB |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| b | 2 | 150 | 75.0 ± 10.0 |  |",
+    ]
+
+
+def test_joint_fields_make_columns_together() -> None:
+    cells = aggregate(TWO, (WAYS, SHOTS), others=(SNR,))
+    assert markdown_table(cells, (WAYS, SHOTS)).splitlines()[2:] == [
+        "| method | SNR | partition.ways 2, partition.shots 150 | partition.ways 5, partition.shots 60 |",
+        "| --- | ---: | ---: | ---: |",
+        "| b | 0 dB | 75.0 ± 10.0 | 25.0 ± 10.0 |",
+        "| b | 9 dB |  | 50.0 ± 10.0 |",
+        "| long name | 9 dB | 100.0 ± 10.0 |  |",
+    ]
+
+
+def test_a_field_that_the_table_lacks_is_named_with_its_place() -> None:
+    with pytest.raises(ConfigError, match=r"^partition.ways: 5 and 2 for b at channel.snr_db 0 would be averaged as "):
+        aggregate(TWO, SNR)
+    wrong = TWO.assign(clients=[5, 5, 6, 5], **{WAYS: 5})
+    with pytest.raises(ConfigError, match="^clients: 5 and 6 for b at channel.snr_db 0, partition.ways 5 would be"):
+        aggregate(wrong.assign(**{SHOTS: 1}), SNR, others=(WAYS,))
+
+
+def test_a_run_counts_at_each_snr_that_it_was_tested_at() -> None:
+    """Two seeds over -6 and 9 dB, one of which failed; a run tested at one SNR; one at that of its training."""
+    rows = [
+        {"variant": "a", TEST: "-6,9", SNR: 3.0, "seed": 0, "accuracy": 0.5, "view": "own", "views.own.at.9": 0.9}
+        | {"views.own.at.-6": 0.5, "views.global.at.-6": 0.1},
+        {"variant": "a", TEST: "-6,9", SNR: 3.0, "seed": 1, "status": "failed"},
+        {"variant": "b", TEST: "9.0", SNR: 3.0, "seed": 0, "accuracy": 0.25, "view": "global"}
+        | {"views.global.at.9": 0.25},
+        {"variant": "c", TEST: None, SNR: 3.0, "seed": 0, "accuracy": 0.125, "view": "own"},
+    ]
+    cells = aggregate(pd.DataFrame(rows).fillna({"status": "done"}), TEST)
+    assert cells[["variant", TEST, "accuracy", "seeds", "failed"]].values.tolist() == [
+        ["a", -6.0, 0.5, 1, 1],
+        ["a", 9.0, 0.9, 1, 1],
+        ["b", 9.0, 0.25, 1, 0],
+        ["c", 3.0, 0.125, 1, 0],
+    ]
+    assert markdown_table(cells, TEST).splitlines()[0] == "Accuracy in %, mean over clients."
+    assert markdown_table(cells, TEST).splitlines()[2] == "| method | test SNR -6 dB | test SNR 3 dB | test SNR 9 dB |"
+    assert "| a | 50.0 (1 failed) |  | 90.0 (1 failed) |" in markdown_table(cells, TEST)

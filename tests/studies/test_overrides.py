@@ -1,0 +1,232 @@
+"""Values as the command line spells them, read and written."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments import papers
+from semcom.config import ConfigError, PartitionConfig, RunConfig
+from semcom.studies.experiment import Experiment, Grid, Variant
+from semcom.studies.names import ARMS, point_label, value_label
+from semcom.studies.overrides import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
+from semcom.studies.sweep.request import Request, altered, asked, command
+
+
+def typed(field: str, word: str) -> Any:
+    """A word as a number where it is one, as fields of type float | str take it."""
+    try:
+        return None if word == "None" else float(word)
+    except ValueError:
+        return word
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("0..4", ["0", "1", "2", "3", "4"]),
+        ("-6..18:3", ["-6", "-3", "0", "3", "6", "9", "12", "15", "18"]),
+        ("0.1..0.5:0.1", ["0.1", "0.2", "0.3", "0.4", "0.5"]),  # 0.1 + 0.2 is not 0.30000000000000004
+        ("1e-3..3e-3:1e-3", ["0.001", "0.002", "0.003"]),
+        ("4..0:-2", ["4", "2", "0"]),
+        ("0..5:2,9", ["0", "2", "4", "9"]),
+        ("7..7", ["7"]),
+        ("a,../b.npz,0:18", ["a", "../b.npz", "0:18"]),
+    ],
+)
+def test_ranges_and_lists(text: str, words: list[str]) -> None:
+    assert several(text, "seeds") == words
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("4..0", "^seeds: '4..0' has no numbers; write FIRST..LAST or FIRST..LAST:STEP, with 1 to 10000 numbers$"),
+        ("0..4:0", "^seeds: '0..4:0' has no numbers"),
+        ("0..10000", "^seeds: '0..10000' has 10001 numbers"),
+        ("1,,2", "^seeds: '1,,2' has an empty value"),
+        ("1,two", "^seeds: 'two' is not a whole number of at least 0; write 0..4 or 0,3,7$"),
+        ("0..1:0.5", "^seeds: '0.0' is not a whole number"),
+    ],
+)
+def test_seeds_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_seeds(text)
+
+
+def test_joint_fields() -> None:
+    found = read_vary("partition.ways,partition.shots=2:150,3:100", typed)
+    assert found == (("partition.ways", "partition.shots"), ((2.0, 150.0), (3.0, 100.0)))
+    assert read_vary("method.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
+    assert read_set("finish=lr", typed) == ("finish.kind", "lr")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train.rounds", "^vary: 'train.rounds' is not FIELD=VALUE; write for example --vary channel.snr_db=-6..18:3$"),
+        ("=3", "^vary: '=3' is not FIELD=VALUE"),
+        ("partition.ways,partition.shots=2", "^vary: '2' has 1 values for 2 fields; write WAYS:SHOTS$"),
+        ("partition.ways,partition.shots=2:3:4", "^vary: '2:3:4' has 3 values for 2 fields; write WAYS:SHOTS$"),
+        ("a,b=[[1,2],[3]]", r"^vary: a,b takes a JSON list of lists with 2 values each, not '\[\[1,2\],\[3\]\]'$"),
+        ("a=[1,", "^vary: a='.1,' is no JSON list "),
+    ],
+)
+def test_axes_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_vary(text, typed)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((0, 1, 2, 3), "0..3"),
+        ((-6.0, -3.0, 0.0), "-6..0:3"),
+        ((0.1, 0.2, 0.3), "0.1..0.3:0.1"),
+        ((0, 3), "0,3"),
+        ((0, 3, 7), "0,3,7"),
+        ((1, 1, 1), "1,1,1"),
+        ((5, 3, 1), "5..1:-2"),
+        ((0.0, 9.0, float("inf")), "0,9,inf"),
+        ((None, "digits", True), "None,digits,True"),
+    ],
+)
+def test_lists_are_spelled_in_short(values: tuple[Any, ...], text: str) -> None:
+    assert spelled(values) == text
+
+
+PLAIN = (
+    st.sampled_from(["INF", "nan", "1_0", "0:18"])
+    | st.none()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+)
+
+
+@given(st.lists(st.tuples(PLAIN), min_size=1, max_size=4).map(tuple))
+def test_what_is_spelled_is_read_back(values: Any) -> None:
+    assert read_vary(spelled_vary(("channel.snr_db",), values), typed) == (("channel.snr_db",), values)
+
+
+@given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=4).map(tuple))
+def test_joint_values_are_read_back(values: Any) -> None:
+    assert read_vary(spelled_vary(("a", "b"), values), typed) == (("a", "b"), values)
+
+
+def test_lists_and_settings_are_spelled() -> None:
+    assert spelled_vary(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
+    assert spelled_set("partition.scarce", (1, 2)) == "partition.scarce=1 2"
+    assert spelled_set("hyper.lam", 0.1) == "method.lam=0.1" and spelled_set("train.lr", None) == "train.lr=None"
+
+
+# Requests ------------------------------------------------------------------------------------------------------------
+
+SNR, WAYS, SHOTS = "channel.snr_db", "partition.ways", "partition.shots"
+BASE = RunConfig(partition=PartitionConfig(options={"ways": 3, "shots": 15}))
+VARIANTS = ("fedcl", Variant("mean", "fedcl", {"hyper.centroids": "mean"}), "fedavg")
+MINE = Experiment("mine", "", "none", VARIANTS, {"smoke": Grid(BASE, {SNR: (0.0, 9.0), "seed": (0,)})})
+JOINT = Experiment("joint", "", "none", ("fedcl",), {"smoke": Grid(BASE, {(WAYS, SHOTS): ((2, 20), (3, 15))})})
+
+
+def test_a_request_replaces_axes_and_adds_others() -> None:
+    request = asked(["mean", "fedcl"], seeds=(3, 4), set={"train.rounds": 2}, vary={"clients": [5], SNR: [6]})
+    found = altered(MINE, "smoke", request).runs("smoke")
+    assert [(r.variant, r.config.channel.snr_db, r.config.seed, r.config.clients) for r in found] == [
+        (variant, 6, seed, 5) for variant in ("fedcl", "mean") for seed in (3, 4)
+    ]
+    assert {r.config.train.rounds for r in found} == {2}
+    fixed = altered(MINE, "smoke", asked(set={SNR: 3.0, "seed": 7}))
+    assert [(r.variant, r.config.channel.snr_db, r.config.seed) for r in fixed.runs("smoke")] == [
+        (name, 3.0, 7) for name in ("fedcl", "mean", "fedavg")
+    ]
+
+
+def test_another_partition_takes_its_options_with_it() -> None:
+    request = asked(set={"partition.kind": "dirichlet", "partition.beta": 0.5})
+    (config, *_) = altered(MINE, "smoke", request).grid("smoke")
+    assert (config.partition.kind, config.partition.options) == ("dirichlet", {"beta": 0.5})
+    same = altered(MINE, "smoke", asked(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
+    assert same[0].partition.options == {"ways": 2, "shots": 15}
+
+
+@pytest.mark.parametrize(
+    ("declared", "request_", "message"),
+    [
+        (MINE, {"methods": ("moon",)}, "^methods: mine has no variant 'moon'; its variants are fedcl, mean, fedavg$"),
+        (MINE, {"methods": ()}, "^methods: none is given; the variants of mine are fedcl, mean, fedavg$"),
+        (MINE, {"set": {"train.round": 5}}, "^train.round: no such field; known are rounds, "),
+        (MINE, {"set": {"method": "fedcl"}}, "^method: the methods of a grid are its variants "),
+        (MINE, {"set": {SNR: 3}, "vary": {SNR: (3,)}}, "^channel.snr_db: it is asked for twice; "),
+        (MINE, {"seeds": 1, "set": {"seed": 2}}, "^seed: it is asked for twice; "),
+        (MINE, {"seeds": ()}, r"^seed: the sweep varies it over \(\); give a tuple of values$"),
+        (
+            JOINT,
+            {"set": {WAYS: 2}},
+            "^partition.ways: joint varies partition.ways,partition.shots together; give them ",
+        ),
+        (JOINT, {"vary": {SHOTS: (2,)}}, "^partition.shots: joint varies partition.ways,partition.shots together; "),
+        (
+            MINE,
+            {"methods": "mean", "set": {"hyper.centroids": "scg"}},
+            "^hyper.centroids: 'scg' has no effect, as all ",
+        ),
+    ],
+)
+def test_requests_that_cannot_be_met(declared: Experiment, request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        altered(declared, "smoke", asked(**request_)).runs("smoke")
+
+
+def of(declared: Experiment, plugins: tuple[str, ...] = (), **fields: Any) -> str:
+    return command(declared.name, declared, "smoke", asked(**fields), plugins, "results/x")
+
+
+def test_the_command_is_a_line_for_the_shell() -> None:
+    assert of(MINE) == "semcom sweep mine --scale smoke"
+    place = {"data.root": "images", "device": "cpu", "chunk": 5}
+    assert of(MINE, set=place) == of(MINE, methods=["fedavg", "mean", "fedcl"], vary={SNR: (0, 9)}) == of(MINE)
+    assert of(MINE, ("own.py", "other")) == "semcom sweep mine --scale smoke --plugin own.py --plugin other"
+    words = "--methods mean --set train.rounds=5 --vary clients=5,10 --vary channel.snr_db=-6..6:3 --seeds 0..4"
+    vary = {"clients": (5, 10), SNR: range(-6, 7, 3)}
+    line = of(MINE, methods="mean", set={"train.rounds": 5}, vary=vary, seeds=range(5))
+    assert line == f"semcom sweep mine --scale smoke {words}"
+    vary = {(WAYS, SHOTS): ((2, 150), (3, 100)), SNR: ("9,12", "0:18")}
+    quoted = """--vary partition.ways,partition.shots=2:150,3:100 --vary 'channel.snr_db=["9,12","0:18"]'"""
+    assert of(JOINT, vary=vary) == f"semcom sweep joint --scale smoke {quoted}"
+
+
+def test_the_command_of_a_study_names_its_folder() -> None:
+    request = asked(("fedcl", "moon"), set={"hyper.lam": 0.1}, seeds=3)
+    declared = Experiment("study", "", "none", ("fedcl", "moon"), {"own": Grid(RunConfig(), {})})
+    line = command(None, declared, "own", request, (), "my results")
+    assert shlex.split(line) == [
+        *("semcom", "sweep", "--methods", "fedcl,moon", "--set", "method.lam=0.1", "--seeds", "3"),
+        *("--out", "my results"),
+    ]
+
+
+def test_requests_are_plain() -> None:
+    assert asked("fedcl", 3, {"partition.scarce": [1]}, {"clients": [5]}) == Request(
+        ("fedcl",), {"partition.scarce": (1,)}, asked(vary={"clients": (5,), "seed": (3,)}).axes
+    )
+
+
+def test_a_point_is_named_without_the_options_that_it_does_not_have() -> None:
+    """Not those of another partition; a channel called "none" is no missing value, and a lone None stays."""
+    dirichlet = {"partition.kind": "dirichlet", "partition.beta": 0.1, "partition.classes": None}
+    assert point_label(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
+    owned = {"partition.kind": "pathological", "partition.beta": float("nan"), "partition.classes": 2}
+    assert point_label(owned) == "partition pathological, classes of a client 2"
+    assert point_label({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
+    assert point_label({"partition.beta": None}) == "Dirichlet beta none" and point_label({}) == ""
+
+
+def test_arms_have_the_names_of_their_papers() -> None:
+    assert value_label("variant", "fedcosr-without-la") == "FedCoSR without LA"
+    assert value_label("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
+    assert value_label("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
+    assert set(ARMS) == {name for name in papers.OWN if name.startswith(("fedcosr", "fedcrc"))}
