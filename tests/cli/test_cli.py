@@ -525,7 +525,9 @@ def test_list_gives_a_line_to_each_name(
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == cli.main(["--version"]) == cli.main(["list", "--help"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {command} " in text for command in cli.COMMANDS.names()) and f"semcom {semcom.__version__}\n" in text
+    assert (
+        all(f"\n  {command} " in text for command in cli.COMMANDS.names()) and f"semcom {semcom.__version__}\n" in text
+    )
 
 
 def test_sweep_draws_the_figure_of_its_table(
