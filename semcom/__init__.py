@@ -44,12 +44,21 @@ if TYPE_CHECKING:
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
     from semcom.models.registry import ENCODERS, HEADS
+    from semcom.plots.base import Drawing, Plot
+    from semcom.plots.registry import FIGURES
+    from semcom.plots.render import plot
+    from semcom.plots.report.build import report
     from semcom.runs.embedding import embedding, knn_purity, silhouette
     from semcom.runs.load import load
     from semcom.runs.resolve import resolve
     from semcom.runs.result import Result
     from semcom.runs.runner import run
     from semcom.runs.tracking import TensorBoard, scalars
+    from semcom.studies.analysis.study import Study, study
+    from semcom.studies.experiment import Experiment
+    from semcom.studies.grid import Grid, Variant
+    from semcom.studies.registry import EXPERIMENTS
+    from semcom.studies.sweep.sweep import sweep
 
 try:
     __version__ = metadata.version("semcom")
@@ -58,62 +67,84 @@ except metadata.PackageNotFoundError:  # run from a source tree that was never i
 
 _LAZY = {
     "DATASETS": "semcom.data.registry",
+    "Drawing": "semcom.plots.base",
     "ENCODERS": "semcom.models.registry",
+    "EXPERIMENTS": "semcom.studies.registry",
+    "Experiment": "semcom.studies.experiment",
+    "FIGURES": "semcom.plots.registry",
+    "Grid": "semcom.studies.grid",
     "HEADS": "semcom.models.registry",
     "METHODS": "semcom.methods.registry",
     "PARTITIONS": "semcom.data.registry",
     "Dataset": "semcom.data.dataset",
     "Method": "semcom.methods.base",
     "Partition": "semcom.data.split",
+    "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
     "Split": "semcom.data.split",
+    "Study": "semcom.studies.analysis.study",
     "TensorBoard": "semcom.runs.tracking",
+    "Variant": "semcom.studies.grid",
     "average": "semcom.engine.store.population",
     "embedding": "semcom.runs.embedding",
     "knn_purity": "semcom.runs.embedding",
     "load": "semcom.runs.load",
+    "plot": "semcom.plots.render",
+    "report": "semcom.plots.report.build",
     "resolve": "semcom.runs.resolve",
     "run": "semcom.runs.runner",
     "scalars": "semcom.runs.tracking",
     "silhouette": "semcom.runs.embedding",
     "study": "semcom.studies.analysis.study",
+    "sweep": "semcom.studies.sweep.sweep",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 
 __all__ = [
-    "DATASETS",
-    "ENCODERS",
-    "HEADS",
-    "METHODS",
-    "PARTITIONS",
     "AirConfig",
     "ChannelConfig",
     "ConfigError",
+    "DATASETS",
     "DataConfig",
     "Dataset",
+    "Drawing",
+    "ENCODERS",
+    "EXPERIMENTS",
+    "Experiment",
+    "FIGURES",
     "FinishConfig",
+    "Grid",
+    "HEADS",
+    "METHODS",
     "Method",
     "ModelConfig",
+    "PARTITIONS",
     "Partition",
     "PartitionConfig",
+    "Plot",
     "Population",
     "Result",
     "RunConfig",
     "RunError",
     "Split",
+    "Study",
     "TensorBoard",
     "TrainConfig",
+    "Variant",
     "__version__",
     "average",
     "embedding",
     "knn_purity",
     "load",
+    "plot",
+    "report",
     "resolve",
     "run",
     "scalars",
     "silhouette",
     "study",
+    "sweep",
 ]
 
 
