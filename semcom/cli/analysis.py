@@ -13,6 +13,9 @@ from semcom.files import at_home, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
+    from _typeshed import DataclassInstance
+
+    from semcom.studies.analysis.study import Study
 
 What = Literal["runs", "mean", "views", "rounds", "clients", "classes", "confusion", "snr", "traffic"]
 """The tables of a study (`semcom.studies.analysis.study.Study`)."""
@@ -99,7 +102,7 @@ def compare(words: list[str]) -> None:
         print(f"table: {write_atomically(at_home(wanted.csv), found.frame.to_csv(index=False))}")
 
 
-def read_words(words: list[str], names: Sequence[str], start: Any, prog: str) -> tuple[list[str], Any]:
+def read_words(words: list[str], names: Sequence[str], start: DataclassInstance, prog: str) -> tuple[list[str], Any]:
     """Return the words that come first, as many as there are names, and the flags after them.
 
     Raises:
@@ -143,11 +146,11 @@ def read_view(words: str | None) -> str | dict[str, str] | None:
     return found
 
 
-def _table(study: Any, what: What) -> pd.DataFrame:
+def _table(study: Study, what: What) -> pd.DataFrame:
     return study.mean() if what == "mean" else getattr(study, what)
 
 
-def _there(study: Any) -> list[str]:
+def _there(study: Study) -> list[str]:
     """Return the tables that a study has: matrices are kept on request alone."""
     kept = any(name.startswith("confusion/") for run in study.stored for name in run.arrays())
     return [name for name in get_args(What) if name != "confusion" or kept]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ def accounting(lab: Lab) -> Iterator[Finding]:
 def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
     """Return what each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
 
-    def nothing(*_: Any) -> Any:
+    def nothing(*_: object) -> NoReturn:
         raise AssertionError("counting draws nothing and sends nothing")
 
     link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)

@@ -13,12 +13,15 @@ import re
 import textwrap
 import typing
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import tyro
 
 from semcom.config import FinishConfig
 from semcom.config.options import spelled
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
 """Pattern of what None stands for, in a docstring."""
@@ -47,14 +50,14 @@ def docstrings(cls: type) -> Mapping[str, str]:
     return found
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as the command line spells it, a long number in short; several with spaces between."""
     if isinstance(value, float) and len(str(value)) > 12:
         return f"{value:.4g}"
     return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
 
 
-def explained(value: Any, text: str) -> tuple[str, str]:
+def explained(value: object, text: str) -> tuple[str, str]:
     """Return the explanation of a field and its default, with what None stands for in the place of None."""
     found = _OPEN.search(text) if value is None else None
     if found is None:
@@ -62,7 +65,14 @@ def explained(value: Any, text: str) -> tuple[str, str]:
     return text.replace(found.group(), ""), found.group(1)
 
 
-def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()) -> Any:
+def is_record(value: object) -> TypeGuard[DataclassInstance]:
+    """Check whether a value is an instance of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def flags(
+    part: DataclassInstance, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()
+) -> Any:
     """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
 
     Every field carries its explanation and its default. The `options` of a section are flags of the section itself,
@@ -79,7 +89,7 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden:
     made: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        if dataclasses.is_dataclass(value):
+        if is_record(value):
             inner = flags(value, hidden=field.metadata.get("hidden", ()))
             name = {"options": "", "hyper": "method"}.get(field.name, field.name)
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
@@ -100,23 +110,23 @@ def flags(part: Any, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden:
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace=own)()
 
 
-def rebuilt(part: Any, parsed: Any) -> Any:
+def rebuilt(part: DataclassInstance, parsed: DataclassInstance) -> Any:
     """Return an instance like `part` with the values of its parsed flags."""
     values = {}
     for field in dataclasses.fields(part):
         before, value = getattr(part, field.name), getattr(parsed, field.name)
-        values[field.name] = rebuilt(before, value) if dataclasses.is_dataclass(before) else value
+        values[field.name] = rebuilt(before, value) if is_record(before) else value
     return type(part)(**values)
 
 
-def names(part: Any, prefix: str = "--") -> list[str]:
+def names(part: DataclassInstance, prefix: str = "--") -> list[str]:
     """Return the flags of what `flags` made, as they are spelled."""
     found: list[str] = []
     for field in dataclasses.fields(part):
         value, hint = getattr(part, field.name), typing.get_type_hints(type(part), include_extras=True)[field.name]
         given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
         name = (given or [field.name])[0]
-        if dataclasses.is_dataclass(value):
+        if is_record(value):
             found += names(value, f"{prefix}{spelled(name)}." if name else prefix)
         elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
             found.append(prefix + spelled(name))

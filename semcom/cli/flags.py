@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -28,9 +28,12 @@ from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.owners import KINDS, REGISTRIES, options, owner, put, takers, with_options
 from semcom.runs.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 from semcom.runs.stop import Stopped
 
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 Level = Literal["debug", "info", "warning", "error"]
 
 
@@ -273,7 +276,7 @@ class _Described:
 
     MARK = "DESCRIPTION"
 
-    def __init__(self, stream: Any, text: str) -> None:
+    def __init__(self, stream: IO[str], text: str) -> None:
         self.stream, self.text = stream, text
 
     def write(self, words: str) -> int:
@@ -324,18 +327,20 @@ def _one_line(box: str) -> str:
     return text or "the command line cannot be read"
 
 
-def _of_others(word: str, config: Any) -> str:
+def _of_others(word: str, config: object) -> str:
     """Return the error for a flag of another method, link, partition or dataset than the chosen one, or nothing."""
     section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
-    known = section in REGISTRIES and hasattr(config, section)
-    if not known or (section == "method" and config.hyper is None):
+    if section not in REGISTRIES or not hasattr(config, section):
+        return ""
+    run = cast(RunConfig, config)  # or what has some of its sections, as `semcom split` takes
+    if section == "method" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
     others = takers(section, name)
-    return not_taken(section, name, owner(config, section), type(options(config, section)), others) if others else ""
+    return not_taken(section, name, owner(run, section), type(options(run, section)), others) if others else ""
 
 
-def _unknown(word: str, known: Sequence[str], config: Any) -> str:
+def _unknown(word: str, known: Sequence[str], config: object) -> str:
     """Return the error for a word that is no flag, with the nearest flag if one is near."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"

@@ -6,13 +6,16 @@ import dataclasses
 import re
 import typing
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
 from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, takers, with_options
+
+if TYPE_CHECKING:
+    from semcom.studies.experiment import Experiment
 
 
 def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
@@ -40,7 +43,7 @@ def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) ->
     return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary}
 
 
-def in_use(declared: Any, scale: str | None) -> tuple[list[str], RunConfig]:
+def in_use(declared: Experiment | None, scale: str | None) -> tuple[list[str], RunConfig]:
     """Return the methods that an experiment compares and the configuration that its runs share; None: no experiment."""
     if declared is None:
         return [], RunConfig()
@@ -110,7 +113,7 @@ class Typed:
         return ConfigError(f"{field}: no such field")
 
 
-def _read(section: str, name: str, hint: Any, default: Any, word: str) -> Any:
+def _read(section: str, name: str, hint: object, default: object, word: str) -> Any:
     """Return the value of a word by tyro, from a command line that knows this one field alone."""
     flag = ".".join(spelled(part) for part in (section.replace("hyper", "method"), name) if part)
     if hint is bool:

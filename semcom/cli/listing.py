@@ -23,7 +23,11 @@ from semcom.registry import find
 from semcom.runs.owners import options_class
 
 if typing.TYPE_CHECKING:
+    from semcom.bench.commands import Bench
     from semcom.methods.base import Method
+    from semcom.plots.base import Kind, NamedFigure
+    from semcom.studies.experiment import Experiment, Outline
+    from semcom.studies.grid import Variant
 
 COST = "cost: samples that pass through the encoder in training, all runs together; a bench measures them per second."
 """Below the scales of an experiment."""
@@ -139,7 +143,7 @@ def _traits(method: type[Method]) -> dict[str, str]:
 def _owner(section: str) -> Callable[[str, Any], list[str]]:
     """Return what tells about a link, a partition or a dataset."""
 
-    def tell(name: str, entry: Any) -> list[str]:
+    def tell(name: str, entry: type) -> list[str]:
         head = _head(name, inspect.getdoc(entry) or "", whole=True)
         return [*head, "", *_options(options_class(section, name), section, "options")]
 
@@ -209,7 +213,7 @@ def _experiments() -> str:
     return "\n".join([*lines, "", *hanging("", f"{COST} M is a million.")])
 
 
-def _size(outline: Any) -> str:
+def _size(outline: Outline) -> str:
     """Return the number of runs and their cost in millions of samples."""
     millions = (outline.samples or 0) / 1e6
     known = f"{millions:,.0f} M" if millions > 10 else f"{millions:.2g} M"
@@ -217,7 +221,7 @@ def _size(outline: Any) -> str:
     return f"{outline.runs} run{'s' if outline.runs != 1 else ''}, cost {cost}"
 
 
-def _experiment(name: str, entry: Any) -> list[str]:
+def _experiment(name: str, entry: Experiment) -> list[str]:
     """Return what is compared, how many runs each scale has, and what these cost."""
     facts = {
         "paper": entry.paper,
@@ -238,7 +242,7 @@ def _experiment(name: str, entry: Any) -> list[str]:
     return [*lines, "", *hanging("", COST)]
 
 
-def _variant(entry: Any) -> str:
+def _variant(entry: Variant) -> str:
     """Return a variant's name; after it its method, where that is called otherwise, and its settings."""
     own = ", ".join(f"{name} {value}" for name, value in entry.set.items())
     about = "; ".join(text for text in (entry.method if entry.method != entry.name else "", own) if text)
@@ -250,19 +254,19 @@ def _joint(values: tuple[Any, ...]) -> str:
     return ":".join(map(shown, values))
 
 
-def _figure(name: str, entry: Any) -> list[str]:
+def _figure(name: str, entry: NamedFigure) -> list[str]:
     """Return what it is drawn from."""
     if hasattr(entry, "experiment"):
         return [*_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
     return [*_head(name, entry.title), "", "needs no results: it measures what it draws"]
 
 
-def _kind(name: str, entry: Any) -> list[str]:
+def _kind(name: str, entry: Kind) -> list[str]:
     """Return what a kind of figure shows and takes beside what all take."""
     return [*_head(name, entry.title), "", f"takes --{', --'.join(entry.takes)}" if entry.takes else "takes no fields"]
 
 
-def _bench(name: str, entry: Any) -> list[str]:
+def _bench(name: str, entry: type[Bench]) -> list[str]:
     head = _head(name, inspect.getdoc(entry) or "", whole=True)
     return [*head, "", *_options(entry, "", "flags")]
 

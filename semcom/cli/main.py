@@ -26,6 +26,9 @@ from semcom.runs.stop import STATUS, Stopped, stoppable
 
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
+    from semcom.plots.base import Drawing
+    from semcom.studies.results.shard import Shard
+    from semcom.studies.sweep.plan import Plan
 
 LOG = logging.getLogger(__name__)
 USAGE = """\
@@ -218,14 +221,14 @@ def sweep(words: list[str]) -> None:
             _execute(plan, shard, wanted, drawings)
 
 
-def _dry_run(plan: Any, shard: Any, wanted: SweepFlags) -> None:
+def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
     """Print the runs of a planned sweep and what they will take."""
     from semcom.studies.sweep.estimate import dry_run
 
     print(dry_run(plan, shard, wanted.jobs or 1, wanted.reuse))
 
 
-def _execute(plan: Any, shard: Any, wanted: SweepFlags, drawings: Sequence[Any]) -> None:
+def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from semcom.studies.sweep.sweep import execute
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from semcom.studies.analysis.overview import Course, Overview
+    from semcom.studies.results.run import Stored
+
 ROWS = 40
 """Runs of a study that are listed."""
 SECONDS = 2.0
@@ -66,7 +69,7 @@ def _console() -> Console:
     return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def _watch(found: Any, again: Callable[[], Any]) -> Any:
+def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
     """Show what is going on until nobody is at work, and return the last look."""
     from rich.console import Group
     from rich.live import Live
@@ -83,7 +86,7 @@ def _watch(found: Any, again: Callable[[], Any]) -> Any:
     return found
 
 
-def whole(found: Any) -> Iterator[RenderableType]:
+def whole(found: Overview) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
     from rich.text import Text
 
@@ -95,7 +98,7 @@ def whole(found: Any) -> Iterator[RenderableType]:
         yield from (Text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
 
 
-def brief(found: Any, rows: int) -> Iterator[RenderableType]:
+def brief(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
     from rich.text import Text
 
@@ -105,12 +108,12 @@ def brief(found: Any, rows: int) -> Iterator[RenderableType]:
         yield from _runs(found, rows)
 
 
-def _is_run(found: Any) -> bool:
+def _is_run(found: Overview) -> bool:
     """Return whether the folder is that of one run."""
     return bool(found.of_run)
 
 
-def _head(found: Any) -> dict[str, str]:
+def _head(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a study."""
     from semcom.studies.overrides import flag_name, spelled
 
@@ -128,7 +131,7 @@ def _head(found: Any) -> dict[str, str]:
     }
 
 
-def _head_of_run(found: Any) -> dict[str, str]:
+def _head_of_run(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a run."""
     from semcom.studies.analysis.overview import setting
     from semcom.studies.overrides import spelled_set
@@ -145,7 +148,7 @@ def _head_of_run(found: Any) -> dict[str, str]:
     }
 
 
-def _again(run: Any, sweep: Mapping[str, Any]) -> str | None:
+def _again(run: Stored, sweep: Mapping[str, Any]) -> str | None:
     """Return the command that repeats a run; None where its configuration cannot be read any more."""
     from semcom.runs.folder import read_config
     from semcom.studies.results.repeat import once_more
@@ -165,7 +168,7 @@ def _origin(summary: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, [f"commit {commit}", f"torch {machine.get('torch', versions.get('torch'))}", *where]))
 
 
-def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
+def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
     from rich.text import Text
 
@@ -179,7 +182,7 @@ def _runs(found: Any, rows: int) -> Iterator[RenderableType]:
         yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
 
 
-def _meaning(courses: Sequence[Any]) -> str:
+def _meaning(courses: Sequence[Course]) -> str:
     """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
     from semcom.studies.names import first_test
 
@@ -187,13 +190,13 @@ def _meaning(courses: Sequence[Any]) -> str:
     return f"{MEAN}\naccuracies {where}" if where else MEAN
 
 
-def _row(course: Any) -> list[str]:
+def _row(course: Course) -> list[str]:
     """Return the row of a run: the accuracies of its first view."""
     shown = [_percent(course.first.get(name)) for name in ("last", "best", "accuracy")]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
-def _of_run(found: Any) -> RenderableType:
+def _of_run(found: Overview) -> RenderableType:
     """Return the accuracies of a run so far, and what it has sent."""
     from rich.console import Group
     from rich.text import Text
@@ -215,13 +218,13 @@ def _view(name: str, view: Mapping[str, Any]) -> list[str]:
     return [name, _percent(view.get("last")), _percent(view.get("best")), str(view.get("best_round", "-")), *after]
 
 
-def _has_radio(course: Any) -> bool:
+def _has_radio(course: Course) -> bool:
     """Return whether a run has a channel; one whose plug-in is not loaded is taken to have one."""
     kind = course.run.fields.get("channel.kind", "")
     return kind not in LINKS or LINKS.get(kind).radio
 
 
-def _air(found: Any) -> RenderableType:
+def _air(found: Overview) -> RenderableType:
     """Return a table of the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
     from rich.text import Text

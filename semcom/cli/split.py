@@ -6,10 +6,11 @@ import dataclasses
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import semcom
 from semcom.cli import flags
+from semcom.cli.fields import is_record
 from semcom.cli.printing import split_table
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
 from semcom.config.options import spelled
@@ -22,6 +23,9 @@ from semcom.data.split_file import write_split
 from semcom.runs.limits import check_archive
 from semcom.runs.owners import with_options
 from semcom.runs.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,11 @@ def _from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
     return dataset, read_pfllib(folder, dataset)
 
 
-def _refuse_beside_pfllib(wanted: Any, start: Any, prefix: str = "") -> None:
+def _refuse_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, prefix: str = "") -> None:
     """Raise ConfigError for the first flag beside --from-pfllib that says how to divide: the folder says it."""
     for each in dataclasses.fields(start):
         value, usual = getattr(wanted, each.name), getattr(start, each.name)
-        if dataclasses.is_dataclass(usual) and each.name != "data":
+        if is_record(usual) and each.name != "data":
             inner = prefix if each.name == "options" else f"{prefix}{each.name}."
             _refuse_beside_pfllib(value, usual, inner)
         elif value != usual and each.name not in ("data", "out", "from_pfllib", "plugins"):

@@ -134,5 +134,5 @@ class Measured:
     """Function from the numbers to the table on the figure's page, as texts."""
 
 
-AnyFigure = Drawing | Measured
+NamedFigure = Drawing | Measured
 """What a figure can be."""

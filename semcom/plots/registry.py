@@ -9,22 +9,22 @@ from functools import partial
 from channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.packages import catalogue
-from semcom.plots.base import AnyFigure, Drawing, Measured
+from semcom.plots.base import Drawing, Measured, NamedFigure
 from semcom.registry import find
 from semcom.studies.experiment import Experiment
 
 LOG = logging.getLogger(__name__)
-FIGURES: Registry[AnyFigure] = Registry(
+FIGURES: Registry[NamedFigure] = Registry(
     "figure",
     {},
-    base="semcom.plots.base:AnyFigure",
+    base="semcom.plots.base:NamedFigure",
     made=True,
     catalogue=partial(catalogue, "semcom.figures"),
 )
 """Figures by name."""
 
 
-def drawing(name: str) -> AnyFigure:
+def drawing(name: str) -> NamedFigure:
     """Return the figure called `name`.
 
     Raises:
