@@ -16,10 +16,15 @@ rounds, 100 test images, five seeds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
 from experiments.arms import ALL
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, by_seed, decide, describe, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.experiment import Experiment, Grid, each_scale
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -61,3 +66,38 @@ COLLABORATION = Experiment(
     figures=("collaboration", "collaboration-ways"),
 )
 """The map of where sharing pays."""
+
+SMALL_GAIN = 3.0
+"""Points that methods without a common encoder are said not to gain."""
+MAP = ("partition.ways", "partition.shots")
+"""The fields of collaboration's places: m, q."""
+
+
+def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
+    found = by_seed(frame, "last", MAP)
+    personal = 100 * frame[frame["variant"] == "fedbabu"].set_index([*MAP, "seed"])["views.personal.last"].astype(float)
+    gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
+    several = gains[gains.index.get_level_values("partition.ways") > 2]
+    for method in ("fedper", "fedrep", "fedbabu"):
+        title = "a common encoder and an own head gain with several classes"
+        yield decide(title, method, over_places(several[method]))
+    for method in ("fedproto", "lg_fedavg", "fedgh", "fedcl"):
+        cells = gains[method].groupby(list(MAP)).mean()
+        place = f"{method} (largest {cells.max():.1f} at m {cells.idxmax()[0]:g}, q {cells.idxmax()[1]:g})"
+        title = f"prototypes or heads alone gain less than {SMALL_GAIN:g} points"
+        yield decide(title, place, over_places(gains[method]), SMALL_GAIN, above=False)
+    for method in gains:
+        yield describe("mean gain over all places", method, over_places(gains[method]))
+    for method in gains.columns.drop("fedavg_ft"):
+        more = over_places(gains["fedavg_ft"] - gains[method])
+        yield describe("fine-tuned FedAvg minus others, all places", method, more)
+    headline = found.drop(columns="local").sub(found["local"], axis=0)
+    for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
+        intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
+        none, some = (sum(test) for test in zip(*((i.high < 1, i.low > 0) for i in intervals), strict=True))
+        said = SUPPORTED if none > len(intervals) / 2 else REFUTED if some > len(intervals) / 2 else OPEN
+        place = f"q {shots:g}: {none} of {len(intervals)} methods gain less than 1 point, {some} gain"
+        mean = t_interval(part.mean(axis=1).to_numpy())
+        ends = {"difference": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(part)}
+        yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}

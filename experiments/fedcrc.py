@@ -30,8 +30,12 @@ equal divisions, and six seeds; Fig. 3 20 rounds. FedCRC-Per has each client's h
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from experiments.verdicts import Row, at_each, decide, describe, level, of_view, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.fields import set_fields
@@ -221,3 +225,56 @@ FIG1 = Experiment(
     train=train_and_compare,
 )
 """Fig. 1: a last stage of the predictor alone, after a common training."""
+
+TAU = "hyper.tau"
+PLACE = "division"
+"""Column of the judged tables: the name of a division."""
+
+
+def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCRC's models are above or level with others, at each division and on average, at the end."""
+    frame = frame.assign(division=_divisions(frame))
+
+    def of(method: str, view: str) -> pd.Series:
+        return of_view(frame, method, f"views.{view}.last", [PLACE])
+
+    def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
+        yield from at_each(title, difference, [PLACE])
+        yield decide(title, "mean over the divisions", over_places(difference))
+
+    yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
+    for row in and_mean(
+        "FedCRC's global model is level with fedbabu", of("fedcrc", "global") - of("fedbabu", "global")
+    ):
+        yield {**row, "answer": level(row["low"], row["high"])}
+    for view in ("personal", "own_body"):
+        for rival in ("fedper", "fedrep"):
+            yield from and_mean(f"FedCRC's {view} model is above {rival}", of("fedcrc", view) - of(rival, "personal"))
+        yield from and_mean(
+            f"FedCRC's {view} model is above its global one", of("fedcrc", view) - of("fedcrc", "global")
+        )
+
+
+def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
+    places, number = ["partition.beta"], "new_clients.global.accuracy"
+    difference = of_view(frame, "fedcrc", number, places) - of_view(frame, "fedavg", number, places)
+    yield from at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
+
+
+def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
+    frame = frame.assign(division=_divisions(frame))
+    found = of_view(frame, "fedcrc", "accuracy", [TAU, PLACE])
+    yield from at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
+    for view in ("personal", "own_body"):
+        own = of_view(frame, "fedcrc", f"views.{view}.accuracy", [TAU, PLACE])
+        yield from at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
+        yield from at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
+
+
+def _divisions(frame: pd.DataFrame) -> pd.Series:
+    """Return the names of the divisions of FedCRC's runs: dataset and beta, or iid."""
+    iid = frame["partition.kind"] == "iid"
+    beta = frame["partition.beta"].astype(float).map("beta {:g}".format)
+    return frame["data.name"] + " " + beta.where(~iid, "iid")

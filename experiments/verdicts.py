@@ -31,7 +31,7 @@ def level(low: float, high: float, within: float = NEAR) -> str:
     return SUPPORTED if -within < low and high < within else REFUTED if low > within or high < -within else OPEN
 
 
-def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
+def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
     """Return the row of a hypothesis that the values of the seeds, in points, are above a limit, or below it.
 
     Raises:
@@ -45,9 +45,9 @@ def decided(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, 
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
 
-def reported(what: str, place: str, values: pd.Series) -> Row:
+def describe(what: str, place: str, values: pd.Series) -> Row:
     """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
-    return {**decided(f"(reported: {what})", place, values), "answer": ""}
+    return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
 def at_each(
@@ -55,7 +55,7 @@ def at_each(
     values: pd.Series,
     fields: Sequence[str],
     place: str = "{}",
-    of: Callable[..., Row] = decided,
+    of: Callable[..., Row] = decide,
     **rule: Any,
 ) -> Iterator[Row]:
     """Yield the row of each place, as `decided` or another function makes it.

@@ -19,9 +19,16 @@ test images, five seeds.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from experiments.arms import ALL
+from experiments.verdicts import OPEN, Row, at_each, by_seed, decide, describe, of_view, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -113,3 +120,75 @@ WIRELESS_HETEROGENEITY = Experiment(
     figures=("wireless-heterogeneity",),
 )
 """All methods against m."""
+
+CHANNEL = "channel.kind"
+COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
+"""Methods with personal encoders under a common decoder, as the view `personal` has them."""
+SAME_ORDER = 0.95
+"""Rank correlation above which two orders of methods are said to be the same."""
+LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
+"""Points that exchange over the air is said to cost at least, and at most."""
+
+
+def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
+    more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
+    for number in ("last_at", "among_own_at"):
+        lost = {
+            name: of_view(frame, name, f"views.personal.{number}.10", [CHANNEL])
+            - of_view(frame, name, f"views.personal.{number}.-5", [CHANNEL])
+            for name in ("local", *COMMON_DECODER)
+        }
+        more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
+    title = "under a common decoder more is lost in noise than with local training"
+    for name, values in more["last_at"].items():
+        yield from at_each(title, values, [CHANNEL], f"{name}, {{}}")
+    g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
+    for channel in g.index.get_level_values(CHANNEL).unique():
+        lost = describe("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
+        yield lost
+        yield describe("what is lost more, mean of the three", f"{channel}, among own: h", h[channel])
+        half = decide("that is knowing the classes: h - g / 2", channel, h[channel] - g[channel] / 2, above=False)
+        yield half if lost["low"] > 0 else {**half, "answer": OPEN}
+    of_methods = by_seed(frame, "last_at.10", [CHANNEL]).drop(columns="fedcrl").dropna()
+    over_awgn = of_methods.loc["awgn"]
+    pairs = combinations(over_awgn.index, 2)
+    between = [over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for one, other in pairs]
+    ends = {"low": min(between, default=math.nan), "high": max(between, default=math.nan)}
+    yield {
+        **{"hypothesis": "(reported: rho of two seeds over AWGN, least to largest)", "place": ""},
+        **{"difference": float(np.mean(between)), **ends, "seeds": len(over_awgn), "answer": ""},
+    }
+    for channel in ("rayleigh", "ofdm"):
+        rho = over_awgn.corrwith(of_methods.loc[channel], axis=1, method="spearman")
+        yield decide(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
+
+
+def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what exchange over the air costs methods that average encoders, and those that do not."""
+    found = by_seed(frame, "last_at.10", ["air.parameters"])
+    free = found.loc["ideal"]
+    for name in ("fedavg", "fedper", "fedrep"):
+        analog = frame[frame["air.parameters"] == "analog"]
+        received = of_view(analog, name, "views.received.last_at.10", [])
+        title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
+        yield decide(title, name, free[name] - received, LARGE_LOSS)
+        yield describe("with the base station's encoder", name, free[name] - found.loc["analog"][name])
+    for name in ("fedproto", "fedgh", "lg_fedavg"):
+        title = f"it costs less than {SMALL_LOSS:g} points where they are not"
+        yield decide(title, name, free[name] - found.loc["analog"][name], SMALL_LOSS, above=False)
+
+
+def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether common encoders gain over `local` with several classes, and less in noise."""
+    several = frame[frame["partition.ways"] > 3]
+    gains = {}
+    for snr in (10, 0):
+        found = by_seed(several, f"last_at.{snr}", ["partition.ways"])
+        for name in ("fedper", "fedrep"):
+            gains[name, snr] = over_places(found[name] - found["local"])
+    for (name, snr), gain in gains.items():
+        yield decide("a common encoder gains with several classes", f"{name}, {snr} dB", gain)
+    for name in ("fedper", "fedrep"):
+        difference = gains[name, 0] - gains[name, 10]
+        yield decide("it gains less in noise", f"{name}, 0 dB minus 10 dB", difference, above=False)

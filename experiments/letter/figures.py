@@ -17,11 +17,14 @@ Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
 from experiments.measures.features import train_and_measure
+from experiments.verdicts import Row, by_seed, decide, describe
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -237,3 +240,20 @@ ENCODERS = Experiment(
     figures=("letter-encoders",),
 )
 """Methods whose clients may have encoders of their own."""
+
+
+def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what FedCL's regulariser does to the power of features, and its common decoder to answers."""
+    common, between = (by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
+    title = "the regulariser gives power to what classes have in common"
+    for other in ("no regulariser", "fedproto"):
+        yield decide(title, f"FedCL minus {other}", common["fedcl"] - common[other])
+    for other in ("no regulariser", "fedproto"):
+        name = f"FedCL minus {other}"
+        yield describe("power of what tells classes apart grows", name, between["fedcl"] - between[other])
+    among_ten, among_own = (by_seed(frame, f"{metric}.-9") for metric in ("at", "among_own_at"))
+    g, h = (part["own decoders"] - part["fedcl"] for part in (among_ten, among_own))
+    yield describe("own decoders gain", "-9 dB, among ten classes: g", g)
+    yield describe("own decoders gain", "-9 dB, among own classes: h", h)
+    title = "a common decoder answers classes that the client does not have"
+    yield decide(title, "-9 dB: h - g / 2", h - g / 2, above=False)

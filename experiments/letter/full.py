@@ -14,12 +14,16 @@ seeds; `paper` has every test image, all twelve SNRs and five seeds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pandas as pd
+
 from experiments.letter.figures import TEST_SNRS, base
-from experiments.letter.low import CANDIDATES, LAMBDA, SNR
+from experiments.letter.lead import STATED
+from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, SNR, answer_stated
 from experiments.letter.weight import AS_PRINTED
+from experiments.verdicts import Row, at_each, by_seed, decide, describe
 from semcom.config import RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.fields import set_fields
@@ -100,3 +104,62 @@ LETTER_FULL_ADAM = Experiment(
     axis=SNR,
 )
 """The only schedule at which FedCL led FedProto after 30 rounds, for 200."""
+
+PLAIN_ARMS = {
+    **dict.fromkeys(("fedcl bounded features", "fedproto bounded features"), "bounded features"),
+    **dict.fromkeys(("fedcl public setting", "fedproto public setting"), "public setting"),
+    **dict.fromkeys(("fedcl one update", "fedproto one update"), "one update"),
+}
+"""Variants of `letter-readings` that change both arms -> the reading."""
+
+
+def judge_full(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield FedCL's leads at the letter's size, whether they can be the letter's, and what its generator is worth."""
+    for number, place in NUMBERS.items():
+        found = by_seed(frame, number, [SNR])
+        mine, theirs = (_with_tuned(found, method) for method in ("fedcl", "fedproto"))
+        leads = {"default lambda": found["fedcl"] - found["fedproto"]}
+        if any("chosen" in name for name in found):
+            leads["chosen lambda"] = mine - theirs
+        for name, lead in leads.items():
+            yield from at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {name}{place}")
+            for stated in STATED["fedproto"]:
+                where = f"{FROM:g} dB, {name}{place}"
+                rival = float((found["fedproto"] if name == "default lambda" else theirs)[FROM].mean())
+                yield answer_stated(f"the lead over FedProto is {stated:g} points", where, lead[FROM], stated)
+                share = f"the lead over FedProto is {stated:g} % of its accuracy"
+                yield answer_stated(share, where, lead[FROM], stated * rival / 100)
+        for stated in STATED["fedavg"]:
+            lead = (found["fedcl"] - found["fedavg"])[FROM]
+            where, rival = f"{FROM:g} dB{place}", float(found["fedavg"][FROM].mean())
+            yield answer_stated(f"the lead over FedAvg is {stated:g} points", where, lead, stated)
+            yield answer_stated(
+                f"the lead over FedAvg is {stated:g} % of its accuracy", where, lead, stated * rival / 100
+            )
+        title = "generated centroids are above plain means"
+        yield from at_each(title, found["fedcl"] - found[PLAIN.name], [SNR], f"{{:g}} dB{place}")
+        for other in [name for name in ("local",) if name in found]:
+            yield from at_each("FedCL gains over training alone", mine - found[other], [SNR], f"{{:g}} dB{place}")
+
+
+def _with_tuned(found: pd.DataFrame, method: str) -> pd.Series:
+    """Return a method's numbers, at each SNR those with the lambda that was chosen there, where there are such."""
+    better = [found[name] for name in found if name.startswith(f"{method} with lambda chosen")]
+    series = found[method]
+    for other in better:
+        series = other.combine_first(series)
+    return series
+
+
+def judge_readings(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield the lead over FedProto under each reading, held against 10 points, and what it changes in the lead."""
+    for number, place in NUMBERS.items():
+        found = by_seed(frame, number)
+        base = found["fedcl"] - found["fedproto"]
+        for name in [name for name in found if name.startswith("fedcl")]:
+            rival = name.replace("fedcl", "fedproto") if name in PLAIN_ARMS else "fedproto"
+            lead = found[name] - found[rival]
+            title = "no reading gives a lead of 10 points over FedProto"
+            yield decide(title, f"{name}{place}", lead, 10, above=False)
+            if name != "fedcl":
+                yield describe("what it adds to the lead", f"{name}{place}", lead - base)

@@ -16,7 +16,7 @@ prints a row for each level and rival, what is said of the letter's numbers, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -26,6 +26,7 @@ import pandas as pd
 from experiments.claims.scorecard import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.shell import on_studies
+from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import markdown, number_of
 from semcom.studies.analysis.statistics import t_interval
@@ -430,3 +431,35 @@ def _cell(value: Any) -> str:
 
 if __name__ == "__main__":
     on_studies(_tell)
+
+
+def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether a level gives FedCL a large lead, what its lead over FedAvg depends on, what the SCG is worth."""
+    found = effects(frame)
+    over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
+    proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
+    most = proto.loc[proto["lead_high"].idxmax()]
+    all_below = answer(proto["lead_low"].max(), proto["lead_high"].max(), 10, above=False)
+    place = f"highest: {': '.join(filter(None, most.name))}"
+    yield _of_interval("no level gives a lead of 10 points over FedProto", place, most, "lead", all_below)
+    base = avg.loc[BASE, ""]
+    title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
+    yield _of_interval(title, "base", base, "lead", answer(base["lead_low"], base["lead_high"], 15))
+    for place in (("answer", "among own classes"), ("classes of the tests", "all ten")):
+        row = avg.loc[place]
+        falls = answer(row["low"], row["high"], above=False)
+        yield _of_interval("the lead over FedAvg falls with other tests", ": ".join(place), row, "effect", falls)
+    row = over["fedproto"].loc["centroids", "plain mean"]
+    title = "with mean centroids FedCL is at least as accurate (to 1 point)"
+    yield _of_interval(title, "mean minus SCG", row, "effect", answer(row["low"], row["high"], -1))
+    for changed in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
+        row = over["fedproto"].loc["rounds", changed]
+        title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
+        yield _of_interval(title, changed, row, "effect", answer(row["low"], row["high"]))
+
+
+def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
+    """Return the row of a hypothesis from one of `effects`: its lead or its effect."""
+    low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
+    ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
+    return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}

@@ -20,14 +20,18 @@ Scale `small` has what the letter's figures have: the narrow encoder, 60 rounds,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
+from experiments.claims.claim import Comparison
+from experiments.claims.scorecard import judge
 from experiments.letter.figures import base
+from experiments.letter.lead import STATED
 from experiments.letter.search import TIED, validation
 from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
 from experiments.shell import on_studies
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, at_each, by_seed, decide, describe
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.fields import set_fields
@@ -137,6 +141,108 @@ def _tell(path: str) -> None:
     wide = rows.pivot(index=["variant", "snr"], columns="lam", values="score").round(2).rename(columns=str)
     print(markdown(wide.reset_index().map(str)) + "\n")
     print(chosen(rows))
+
+
+SAME_AIR: Mapping[str, tuple[str, str]] = {
+    "error-free": (IDEAL.name, "fedproto"),
+    "over the air": ("fedcl", BY_AIR.name),
+}
+"""Setting -> FedCL and FedProto as they are in it: where features alone are noisy, and where all that is sent is."""
+NUMBERS = {"accuracy": "", "among_own": ", among own classes"}
+"""Number -> what a place is called where it is that."""
+FROM, TO = 9.0, -9.0
+"""The SNRs between which a loss at low SNR is taken."""
+ABOUT_TEN = 10.0
+"""What FedCL loses at low SNR by the letter, in percent."""
+
+
+def judge_low(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield where FedCL stands to FedProto at low SNR, what each choice does, and what the letter says of it."""
+    found = {number: by_seed(frame, number, [SNR, LAMBDA]) for number in NUMBERS}
+    for number, place in NUMBERS.items():
+        for air, (fedcl, fedproto) in SAME_AIR.items():
+            for name, (mine, theirs) in _at_weights(found[number], fedcl, fedproto).items():
+                where = f"{air}, {name}{place}"
+                lead = (mine - theirs).dropna()
+                yield from at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {where}")
+                by_snr = lead.unstack(SNR)
+                grown = by_snr[TO] - by_snr[FROM]
+                yield decide("its lead is larger at -9 dB than at 9 dB", where, grown)
+                losses = [each.unstack(SNR)[FROM] - each.unstack(SNR)[TO] for each in (mine, theirs)]
+                yield answer_stated(
+                    "FedCL loses about 10 points from 9 to -9 dB", where, losses[0], ABOUT_TEN, lead=False
+                )
+                yield decide("FedProto loses more from 9 to -9 dB", where, losses[1] - losses[0])
+    yield from _choices(found["accuracy"])
+    for number, place in NUMBERS.items():
+        for weight in EVEN:
+            of = found[number].xs(weight, level=LAMBDA)
+            title = "generated centroids are above plain means"
+            yield from at_each(title, of["fedcl"] - of[PLAIN.name], [SNR], f"{{:g}} dB, lambda {weight:g}{place}")
+
+
+def _at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str, tuple[pd.Series, pd.Series]]:
+    """Return both arms at weights of one size, and at those that were chosen, by SNR and seed."""
+    pairs = {f"lambda {lam:g}": tuple(found.xs(lam, level=LAMBDA)[name] for name in (one, other)) for lam in EVEN}
+    if CHOSEN:
+        pairs["chosen lambda"] = tuple(_chosen(found, name) for name in (one, other))
+    return pairs  # type: ignore[return-value]
+
+
+def _chosen(found: pd.DataFrame, name: str) -> pd.Series:
+    """Return an arm's numbers at each SNR with the lambda that was chosen for it there, by SNR and seed."""
+    parts = {snr: found.loc[(snr, of[name]), name] for snr, of in CHOSEN.items()}
+    return pd.concat(parts, names=[SNR])
+
+
+def _choices(found: pd.DataFrame) -> Iterator[Row]:
+    """Yield what each of the three choices of `letter-fig2b` costs or gains, by itself, at each SNR."""
+    one, four = (found.xs(lam, level=LAMBDA) for lam in EVEN)
+    for name in ("fedcl", IDEAL.name):
+        title = "a quarter of lambda raises FedCL"
+        yield from at_each(title, one[name] - four[name], [SNR], f"{{:g}} dB, {name}")
+    for weight, of in zip(EVEN, (one, four), strict=True):
+        place = f"{{:g}} dB, lambda {weight:g}"
+        yield from at_each("an ideal downlink raises FedCL", of[IDEAL.name] - of["fedcl"], [SNR], place)
+        title = "prototypes over the air lower FedProto"
+        yield from at_each(title, of["fedproto"] - of[BY_AIR.name], [SNR], place)
+    as_stored = four["fedcl"] - one["fedproto"]
+    yield from at_each("FedCL minus FedProto as letter-fig2b has them", as_stored, [SNR], "{:g} dB", describe)
+
+
+def judge_scg(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield the lead of generated over plain mean centroids, and whether it can be the letter's."""
+    for number, place in NUMBERS.items():
+        found = by_seed(frame, number, [SNR, LAMBDA])
+        lead = found["fedcl"] - found[PLAIN.name]
+        named = f"{{:g}} dB, lambda {{:g}}{place}"
+        yield from at_each("generated centroids are above plain means", lead, [SNR, LAMBDA], named)
+        for stated in STATED["fedproto"]:
+            for (snr, lam), of in lead.groupby([SNR, LAMBDA], sort=False):
+                where = named.format(snr, lam)
+                rival = float(found.loc[of.index, PLAIN.name].mean())
+                title = f"the lead is {stated:g}"
+                yield answer_stated(f"{title} points", where, of, stated)
+                yield answer_stated(f"{title} % of the accuracy with plain means", where, of, stated * rival / 100)
+        by_snr, by_lambda = lead.unstack(SNR), lead.unstack(LAMBDA)
+        grown = by_snr[0.0] - by_snr[FROM]
+        yield from at_each("the lead is larger at 0 dB than at 9 dB", grown, [LAMBDA], f"lambda {{:g}}{place}")
+        more = by_lambda[HEAVY[-1]] - by_lambda[HEAVY[0]]
+        yield from at_each("the lead is larger with lambda 64 than with 4", more, [SNR], f"{{:g}} dB{place}")
+        for name in ("fedcl", PLAIN.name):
+            lost = found[name].unstack(LAMBDA)
+            for lam in HEAVY[1:]:
+                title = f"lambda {lam:g} minus {HEAVY[0]:g}"
+                difference = lost[lam] - lost[HEAVY[0]]
+                yield from at_each(title, difference, [SNR], f"{{:g}} dB, {name}{place}", describe)
+
+
+def answer_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
+    """Return the row of a number that the letter states, answered by the rule for claims."""
+    known = values.dropna()
+    judged = judge(Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead))
+    said = {"yes": SUPPORTED, "no": REFUTED, "open": OPEN}[judged.answer]
+    return {**decide(title, place, known), "answer": said}
 
 
 if __name__ == "__main__":

@@ -25,10 +25,13 @@ own the average of these, and train a head. Its numbers are `new_clients` in a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pandas as pd
+
 from experiments.letter.figures import base, of_lambda, seeds
+from experiments.verdicts import Row, at_each, by_seed, decide, describe, of_view, over_places
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.fields import set_fields
@@ -147,3 +150,50 @@ LETTER_UNSEEN = Experiment(
     axis="partition.shots",
 )
 """New clients. The table that a sweep prints is of the run's own clients."""
+
+NAMED = "q {:g}, m {:g}, K {:g}"
+"""What a place of the letter's map is called."""
+
+
+def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield where FedCL's gain over `local` grows, and what an averaged encoder and the SCG add."""
+    found = by_seed(frame, places=PLACE)
+    gain = found["fedcl"] - found["local"]
+    yield decide("the gain grows as images become few", "q 5 minus q 100", gain[5, 3, 20] - gain[100, 3, 20])
+    yield decide("the gain grows with the clients", "K 50 minus K 20", gain[5, 3, 50] - gain[5, 3, 20])
+    pairs = {
+        "averaging the encoder adds to FedCL": ("fedcl with a common encoder", "fedcl"),
+        "the rest of FedCL adds to sharing the encoder": ("fedcl with common encoder and own decoders", "fedper"),
+        "the SCG is worth more than mean centroids": ("fedcl", "fedcl with mean centroids"),
+    }
+    for title, (first, second) in pairs.items():
+        difference = found[first] - found[second]
+        yield decide(title, "mean over all places", over_places(difference))
+        yield from at_each(title, difference, PLACE, NAMED)
+
+
+def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what a common encoder gains in each setting, what a setting adds, and what FedCL's training adds to it."""
+    found = by_seed(frame, places=PLACE)
+    gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
+    rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
+
+    for setting, gain in gains.items():
+        yield from at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
+    for setting in SETTINGS:
+        if setting != THE_MAPS:
+            title = "the setting raises what a common encoder gains"
+            yield from at_each(title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}")
+    for setting, more in rest.items():
+        yield from at_each("FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe)
+    title = "FedCL's training adds less to a common encoder with GroupNorm"
+    yield from at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
+
+
+def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
+    number = "new_clients.head.accuracy"
+    ours = of_view(frame, "fedcl", number, PLACE)
+    for rival in ("local", "fedper"):
+        title = f"FedCL leaves new clients a better encoder than {rival}"
+        yield from at_each(title, ours - of_view(frame, rival, number, PLACE), PLACE, NAMED)

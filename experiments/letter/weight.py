@@ -18,7 +18,14 @@ trained has the length and not the contrast; with InfoNCE it has the contrast, a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pandas as pd
+
+from experiments.claims.scorecard import NEAR
 from experiments.letter.figures import base
+from experiments.letter.lead import GIVES, GIVES_NOT, STATED, reaches
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, at_each, by_seed, describe
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
 MEAN = {"hyper.reduction": "mean"}
@@ -30,6 +37,7 @@ PLACE = ("model.encoder", "train.rounds", "hyper.lam")
 LARGEST = 64.0
 """The number of features: FedProto then has the sum, at its default."""
 PLACES = {
+    "smoke": tuple(("dcgan-narrow", 2, lam) for lam in (1.0, LARGEST)),
     "small": (
         *(("dcgan-narrow", 30, lam) for lam in (1.0, 4.0, 16.0, LARGEST)),
         ("dcgan", 60, LARGEST),
@@ -41,7 +49,7 @@ STILL = 1e-12
 """A rate that moves no weight."""
 UNTRAINED = Variant("fedcl with an untrained generator", "fedcl", {**MEAN, "hyper.scg_lr": STILL})
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {**MEAN, "hyper.scg_loss": "infonce"})
-SEEDS = {"small": (14, 15, 16, 17), "paper": (14, 15, 16, 17, 18)}
+SEEDS = {"smoke": (14,), "small": (14, 15, 16, 17), "paper": (14, 15, 16, 17, 18)}
 """None of those with which the lead was seen first."""
 
 
@@ -59,7 +67,7 @@ LETTER_WEIGHT = Experiment(
     title="FedCL and FedProto with regularisers of one weight",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=(AS_PRINTED, PLAIN, "fedproto"),
-    scales=each_scale(_grid, ("small", "paper")),
+    scales=each_scale(_grid),
     axis="hyper.lam",
     figures=("letter-weight",),
 )
@@ -69,7 +77,44 @@ LETTER_PULL = Experiment(
     title="FedCL with the largest lambda, and what its generator is",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=(AS_PRINTED, UNTRAINED, INFONCE, PLAIN, "fedproto"),
-    scales=each_scale(_pull, ("small", "paper")),
+    scales=each_scale(_pull),
     axis="model.encoder",
 )
 """What about generated centroids stands a large lambda."""
+
+ENCODER = "model.encoder"
+LAMBDA = "hyper.lam"
+
+
+def judge_weight(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
+    places = [ENCODER, LAMBDA]
+    found = by_seed(frame, places=places)
+    lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
+    title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
+    for row in at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
+        yield row
+        for stated in STATED["fedproto"]:
+            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(reaches(row["low"], row["high"], stated), OPEN)
+            yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
+    title = f"it is so without the generator: more than {NEAR:g} points"
+    yield from at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
+    by_lambda = lead.unstack(LAMBDA).dropna()
+    grown = by_lambda[LARGEST] - by_lambda[1.0]
+    yield from at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
+    yield from at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
+    for name in ("fedcl", PLAIN.name, "fedproto"):
+        by_lambda = found[name].unstack(LAMBDA).dropna()
+        more = by_lambda[LARGEST] - by_lambda.drop(columns=LARGEST).max(axis=1)
+        yield from at_each(f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", describe)
+
+
+def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
+    for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
+        found = by_seed(frame, number, [ENCODER])
+        trained = found["fedcl"] - found[UNTRAINED.name]
+        yield from at_each("training the generator helps", trained, [ENCODER], place)
+        for name in (UNTRAINED.name, INFONCE.name):
+            title = f"{name} leads FedProto by more than {NEAR:g} points"
+            yield from at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)

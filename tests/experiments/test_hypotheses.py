@@ -10,19 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments import hypotheses as module
 from experiments.collaboration import COLLABORATION
-from experiments.hypotheses import (
-    OPEN,
-    REFUTED,
-    SUPPORTED,
-    answer,
-    by_seed,
-    decided,
-    hypotheses,
-    level,
-    over_places,
-)
+from experiments.hypotheses import JUDGES, judge_study
 from experiments.letter.figures import ABLATION
 from experiments.letter.lead import BASE, effects, levels
 from experiments.letter.regime import (
@@ -37,6 +26,7 @@ from experiments.letter.regime import (
 )
 from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
 from experiments.letter.weight import PLACES as WEIGHTS
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, by_seed, decide, level, over_places
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -76,12 +66,12 @@ def test_a_seed_that_lacks_a_place_has_no_mean_over_places() -> None:
 
 
 def test_a_difference_decides_by_its_interval() -> None:
-    row = decided("h", "p", pd.Series([1.5, 2.5, 3.5, math.nan]))
+    row = decide("h", "p", pd.Series([1.5, 2.5, 3.5, math.nan]))
     assert (row["difference"], row["seeds"], row["answer"]) == (2.5, 3, SUPPORTED)
     assert (row["low"], row["high"]) == pytest.approx((2.5 - HALF, 2.5 + HALF), abs=1e-5)
-    assert decided("h", "p", pd.Series([1.4, 2.4, 3.4]))["answer"] == OPEN, "2.4 is less than half the interval"
+    assert decide("h", "p", pd.Series([1.4, 2.4, 3.4]))["answer"] == OPEN, "2.4 is less than half the interval"
     with pytest.raises(ConfigError, match="^hypotheses: h: its runs are missing at p$"):
-        decided("h", "p", pd.Series([math.nan]))
+        decide("h", "p", pd.Series([math.nan]))
 
 
 def test_numbers_by_seed() -> None:
@@ -109,7 +99,7 @@ def test_the_ablation() -> None:
         for variant in (one.name for one in ABLATION.compared())
         for seed in range(3)
     ]
-    found = said(module.of_ablation(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-ablation")(pd.DataFrame(rows)))
     title = "the regulariser gives power to what classes have in common"
     assert found[title, "FedCL minus no regulariser"] == (4.0, SUPPORTED)
     assert found[title, "FedCL minus fedproto"] == (1.0, OPEN)
@@ -135,7 +125,7 @@ def test_the_lead() -> None:
                 rows.append({**of_run, **of_view})
     frame = pd.DataFrame(rows)
     highest = effects(frame).query("rival == 'fedproto'")["lead_high"].max()
-    found = said(module.of_lead(frame))
+    found = said(JUDGES.get("letter-lead")(frame))
     title = "no level gives a lead of 10 points over FedProto"
     assert highest < 10 and found[title, "highest: centroids: plain mean"] == (4.0, SUPPORTED)
     title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
@@ -157,7 +147,7 @@ def test_the_weight() -> None:
                 accuracy = 0.6 - lam / 1000 + more + far
                 place = {"model.encoder": encoder, "hyper.lam": lam}
                 rows.append({"variant": variant, "seed": seed, "accuracy": accuracy, **place})
-    found = said(module.of_weight(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-weight")(pd.DataFrame(rows)))
     title = "FedCL leads FedProto by more than 2 points with lambda 64 for both"
     assert found[title, "dcgan-narrow"] == (12.8, SUPPORTED) and found[title, "dcgan"] == (11.8, SUPPORTED)
     assert found["this can be the letter's lead of 12.75", "dcgan-narrow"] == (12.8, SUPPORTED)
@@ -183,7 +173,7 @@ def test_the_pull() -> None:
         for up in [variant == "fedcl"]
         for seed in range(4)
     ]
-    found = said(module.of_pull(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-pull")(pd.DataFrame(rows)))
     title = "training the generator helps"
     assert found[title, "dcgan"] == (4.0, SUPPORTED) and found[title, "dcgan-narrow"] == (4.0, OPEN)
     assert found[title, "dcgan, among own classes"] == (5.15, SUPPORTED)
@@ -203,7 +193,7 @@ def test_the_regime() -> None:
                 place = {"partition.shots": q, "partition.ways": m, "clients": k}
                 accuracy = 0.5 + of.get(variant, 0) + noise
                 rows.append({"variant": variant, "seed": seed, "accuracy": accuracy, **place})
-    found = said(module.of_regime(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-regime")(pd.DataFrame(rows)))
     fewer, seeds = found["the gain grows as images become few", "q 5 minus q 100"], 1 / 10
     assert fewer[0] == pytest.approx(4 - 95 * seeds)
     more = found["the gain grows with the clients", "K 50 minus K 20"]
@@ -234,7 +224,7 @@ def test_what_a_common_encoder_gains_in_each_setting() -> None:
                     fields = dict(zip(PLACE, place, strict=True))
                     name = in_setting(variant, setting)
                     rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
-    found = said(module.of_encoder(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-encoder")(pd.DataFrame(rows)))
     title = "the setting raises what a common encoder gains"
     assert found["(reported: FedPer minus local)", "the map's, q 5"] == (pytest.approx(-6.0), "")
     assert found[title, "GroupNorm, q 5"] == (pytest.approx(9.0), SUPPORTED)
@@ -262,7 +252,7 @@ def test_what_is_left_for_new_clients() -> None:
         for variant, more in {"fedcl": 0.03, "local": 0.0, "fedper": 0.03}.items()
         for seed in range(3)
     ]
-    found = said(module.of_unseen(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-unseen")(pd.DataFrame(rows)))
     title = "FedCL leaves new clients a better encoder than"
     assert found == {
         (f"{title} {rival}", place): (pytest.approx(gain), answer)
@@ -283,7 +273,7 @@ def test_where_sharing_pays() -> None:
                     place = {"partition.ways": ways, "partition.shots": shots, "variant": variant, "seed": seed}
                     of_view = {"view": "a", "views.a.last": value, "views.personal.last": 0.45 + seed / 1000}
                     rows.append({**place, **of_view})
-    found = said(module.of_collaboration(pd.DataFrame(rows)))
+    found = said(JUDGES.get("collaboration")(pd.DataFrame(rows)))
     title = "a common encoder and an own head gain with several classes"
     assert found[title, "fedper"] == (8.0, SUPPORTED) and found[title, "fedrep"] == (-1.0, REFUTED)
     assert found[title, "fedbabu"] == (5.1, SUPPORTED)
@@ -312,7 +302,7 @@ def test_a_common_decoder_in_noise_and_the_order_of_methods() -> None:
                 among = {"among_own_at.10": high, "among_own_at.-5": high - 0.2 - more}
                 numbers = {f"views.personal.{name}": value for name, value in {**at, **among}.items()}
                 rows.append({"variant": variant, "seed": seed, "view": "personal", "channel.kind": channel, **numbers})
-    found = said(module.of_wireless_snr(pd.DataFrame(rows)))
+    found = said(JUDGES.get("wireless-snr")(pd.DataFrame(rows)))
     title = "under a common decoder more is lost in noise than with local training"
     for channel in ("awgn", "rayleigh"):
         assert found[title, f"fedcl, {channel}"] == (11.0, SUPPORTED)
@@ -351,7 +341,7 @@ def test_what_exchange_over_the_air_costs() -> None:
             analog = {"views.a.last_at.10": 0.5 - loss / (1 + averaged) - (seed - 1) / 1000}
             received = {"views.received.last_at.10": 0.5 - loss - (seed - 1) / 1000} if averaged else {}
             rows.append({**of, "air.parameters": "analog", **analog, **received})
-    found = said(module.of_wireless_exchange(pd.DataFrame(rows)))
+    found = said(JUDGES.get("wireless-exchange")(pd.DataFrame(rows)))
     title = "exchange over the air costs more than 5 points where encoders are averaged"
     answers = {"fedavg": (10.0, SUPPORTED), "fedper": (5.0, OPEN), "fedrep": (2.0, REFUTED)}
     assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
@@ -370,7 +360,7 @@ def test_what_common_encoders_gain_with_a_radio() -> None:
                 more = (seed - 1) / 1000 * (variant != "local") - 0.4 * (m == 3 and variant != "local")
                 at = {"views.a.last_at.10": 0.5 + gains[0] + more, "views.a.last_at.0": 0.4 + gains[1] + 2 * more}
                 rows.append({"variant": variant, "seed": seed, "view": "a", "partition.ways": m, **at})
-    found = said(module.of_wireless_heterogeneity(pd.DataFrame(rows)))
+    found = said(JUDGES.get("wireless-heterogeneity")(pd.DataFrame(rows)))
     title = "a common encoder gains with several classes"
     assert found[title, "fedper, 10 dB"] == (10.0, SUPPORTED) and found[title, "fedrep, 0 dB"] == (0.0, OPEN)
     assert found[title, "fedper, 0 dB"] == (4.0, SUPPORTED)
@@ -392,7 +382,7 @@ def test_fedcrc() -> None:
             for variant in ("fedper", "fedrep"):
                 rows.append({"variant": variant, **of, "views.personal.last": 0.65 + seed / 1000})
     frame = pd.DataFrame(rows)
-    found = said(module.of_fedcrc_table1(frame))
+    found = said(JUDGES.get("fedcrc-table1")(frame))
     for place in ("mnist beta 0.1", "cifar10 iid"):
         assert found["FedCRC's global model is above fedavg", place] == (2.1, SUPPORTED)
         assert found["FedCRC's global model is level with fedbabu", place] == (0.1, SUPPORTED)
@@ -401,13 +391,13 @@ def test_fedcrc() -> None:
         assert found["FedCRC's personal model is above its global one", place] == (7.9, SUPPORTED)
     assert found["FedCRC's global model is above fedavg", "mean over the divisions"] == (2.1, SUPPORTED)
     skewed = frame[frame["partition.kind"] == "dirichlet-client"]
-    assert said(module.of_fedcrc_table2(skewed)) == {
+    assert said(JUDGES.get("fedcrc-table2")(skewed)) == {
         ("on new clients FedCRC is above FedAvg", "beta 0.1"): (2.1, SUPPORTED)
     }
     whole = frame.rename(columns=lambda name: name.replace(".last", ".accuracy"))
     low = whole[whole["variant"] == "fedcrc"].assign(**{"hyper.tau": 0.2}, accuracy=0.5 + whole["seed"] / 1000)
     low["views.personal.accuracy"] -= 0.2
-    taus = said(module.of_fedcrc_table3(pd.concat([whole, low])))
+    taus = said(JUDGES.get("fedcrc-table3")(pd.concat([whole, low])))
     for place in ("mnist beta 0.1", "cifar10 iid"):
         assert taus["tau 0.99 is better than 0.2", place] == (1.9, SUPPORTED)
         assert taus["(reported: personal: tau 0.99 minus 0.2)", place] == (20.0, "")
@@ -420,8 +410,8 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
     def table(path: object) -> pd.DataFrame:
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
 
-    monkeypatch.setattr(module, "stored_table", table)
+    monkeypatch.setattr("experiments.hypotheses.stored_table", table)
     with pytest.raises(ConfigError, match="^hypotheses: docs/protocol.md has none about demo; it has some "):
-        hypotheses("demo")
+        judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):
-        hypotheses("letter-ablation")
+        judge_study("letter-ablation")

@@ -16,7 +16,7 @@ import semcom
 from experiments.claims.evidence import COMMITTED
 from experiments.fedcosr import rates as fedcosr_rates
 from experiments.fedcosr.items import TABLE2
-from experiments.letter import answers
+from experiments.hypotheses import JUDGES
 from experiments.letter import full as letter_full
 from experiments.letter import low as letter_low
 from experiments.letter.weight import PLAIN
@@ -179,7 +179,7 @@ def low() -> pd.DataFrame:
 
 
 def test_low_snr() -> None:
-    found = said(answers.of_low(low()))
+    found = said(JUDGES.get("letter-low")(low()))
     above = "FedCL is above FedProto"
     assert found[above, "-9 dB, error-free, lambda 1"] == (-2.0, REFUTED)
     assert found[above, "-9 dB, over the air, lambda 1"] == (1.0, SUPPORTED)
@@ -200,8 +200,8 @@ def test_low_snr() -> None:
 
 def test_low_snr_with_chosen_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
     each = {letter_low.IDEAL.name: 1.0, "fedproto": 4.0, "fedcl": 1.0, letter_low.BY_AIR.name: 1.0}
-    monkeypatch.setattr(answers, "CHOSEN", {-9.0: each, 9.0: each})
-    found = said(answers.of_low(low()))
+    monkeypatch.setattr(letter_low, "CHOSEN", {-9.0: each, 9.0: each})
+    found = said(JUDGES.get("letter-low")(low()))
     assert found["FedCL is above FedProto", "-9 dB, error-free, chosen lambda"][0] == -1.0  # 46 against 47
     assert found["FedCL is above FedProto", "-9 dB, over the air, chosen lambda"][0] == 1.0
 
@@ -215,7 +215,7 @@ def test_generated_against_mean_centroids() -> None:
             accuracy[PLAIN.name, snr, lam] = own - lead - (0.02 if snr == 0 else 0.0)
     frame = table(accuracy)
     spread = frame["variant"].eq("fedcl") * (frame["seed"] - 2) / 1e4
-    found = said(answers.of_scg(frame.assign(accuracy=frame["accuracy"] + spread)))
+    found = said(JUDGES.get("letter-scg")(frame.assign(accuracy=frame["accuracy"] + spread)))
     assert found["generated centroids are above plain means", "9 dB, lambda 4"] == (1.0, SUPPORTED)
     assert found["the lead is 12.75 points", "9 dB, lambda 16"] == (12.0, SUPPORTED)
     assert found["the lead is 12.75 points", "9 dB, lambda 64"] == (30.0, REFUTED)
@@ -241,7 +241,7 @@ def test_the_letters_size() -> None:
         for seed in range(3)
         for noise in [seed / 1e4 * (name == "fedcl")]
     ]
-    found = said(answers.of_full(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-full")(pd.DataFrame(rows)))
     assert found["FedCL is above FedProto", "9 dB, default lambda"] == (1.01, SUPPORTED)
     assert found["FedCL is above FedProto", "9 dB, chosen lambda"] == (-1.99, REFUTED)
     assert found["FedCL is above FedProto", "-9 dB, chosen lambda"] == (1.01, SUPPORTED)
@@ -261,7 +261,7 @@ def test_other_readings() -> None:
         for seed in range(4)
         for noise in [seed / 1e4 * ("fedcl" in name)]
     ]
-    found = said(answers.of_readings(pd.DataFrame(rows)))
+    found = said(JUDGES.get("letter-readings")(pd.DataFrame(rows)))
     title = "no reading gives a lead of 10 points over FedProto"
     assert found[title, "fedcl"] == (-0.985, SUPPORTED)
     assert found[title, "fedcl public setting"] == (15.015, REFUTED)
