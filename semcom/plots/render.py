@@ -66,6 +66,15 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
 
     Raises:
         ConfigError: as `semcom.study` and `Study.mean`, or the request is wrong.
+
+    Example:
+        >>> import semcom
+        >>> table = semcom.sweep(
+        ...     methods=("local", "fedavg"), seeds=(0, 1), set={"clients": 2, "train.rounds": 1}, out="results/two"
+        ... )
+        Accuracy ...
+        >>> [path.name for path in semcom.plot("results/two", semcom.Plot(x="method"))]
+        ['bars.pdf', 'bars.png', 'bars.csv', 'bars.md']
     """
     from semcom.plots.kinds import settled
 

@@ -18,7 +18,7 @@ PERPLEXITY = 30.0
 
 
 def embedding(features: ArrayLike, *, kind: Kind = "tsne", seed: int = 0) -> np.ndarray:
-    """Return a map of features onto the plane.
+    """Map features onto the plane.
 
     Args:
         features: `[n, d]`, n >= 3.
@@ -31,6 +31,11 @@ def embedding(features: ArrayLike, *, kind: Kind = "tsne", seed: int = 0) -> np.
 
     Raises:
         ConfigError: another kind, or no table of at least three rows and two columns of finite numbers.
+
+    Example:
+        >>> import numpy as np, semcom
+        >>> semcom.embedding(np.eye(20), kind="pca").shape
+        (20, 2)
     """
     x = _table(features, rows=3, columns=2)
     if kind == "pca":
@@ -46,7 +51,7 @@ def embedding(features: ArrayLike, *, kind: Kind = "tsne", seed: int = 0) -> np.
 
 
 def silhouette(features: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean silhouette of the classes, in [-1, 1]: 1 for tight classes far apart, near 0 where they overlap.
+    """Compute the mean silhouette of the classes, in [-1, 1]: 1 for tight classes far apart, near 0 where they overlap.
 
     Rousseeuw, J. Computational and Applied Mathematics 1987: per image (b - a) / max(a, b), with a the mean distance to
     the others of its class and b that to the nearest other class; 0 for an image that is alone in its class.
@@ -57,6 +62,11 @@ def silhouette(features: ArrayLike, labels: ArrayLike) -> float:
 
     Raises:
         ConfigError: features or labels of another shape, or too few or too many classes.
+
+    Example:
+        >>> import semcom
+        >>> round(semcom.silhouette([[0.0], [0.1], [5.0], [5.1]], [0, 0, 1, 1]), 2)
+        0.98
     """
     from sklearn.metrics import silhouette_score
 
@@ -68,7 +78,7 @@ def silhouette(features: ArrayLike, labels: ArrayLike) -> float:
 
 
 def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: ArrayLike | None = None) -> float:
-    """Return the mean share of an image's k nearest neighbours (Euclidean, without itself) that are of its class.
+    """Compute the mean share of an image's k nearest neighbours (Euclidean, without itself) that are of its class.
 
     1 where classes lie apart; for labels drawn at random from C equally likely classes 1 / C is expected, if no image
     is there twice: where clients share test images, copies are each other's neighbours, whatever the classes.
@@ -81,6 +91,11 @@ def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: A
 
     Raises:
         ConfigError: features, labels or images of another shape, another k, or an image with fewer than k neighbours.
+
+    Example:
+        >>> import semcom
+        >>> semcom.knn_purity([[0.0], [0.1], [5.0], [5.1]], [0, 0, 1, 1], k=1)
+        1.0
     """
     from sklearn.neighbors import NearestNeighbors
 

@@ -18,7 +18,7 @@ from semcom.runs.runner import Runner
 
 
 def load(folder: Path | str, *, device: str | None = None) -> Result:
-    """Return the result of a finished run: its numbers, its models as of the last round, and what they make of images.
+    """Load the result of a finished run: its numbers, its models as of the last round, and what they make of images.
 
     Nothing is trained or written. The views of a method's last stage are worked out again when they are asked for; on
     the machine of the run they are the same bit for bit, if it had one process or trained clients one by one.
@@ -30,6 +30,13 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
     Raises:
         ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed).
         RunError: the run is not finished, or a file of it is damaged.
+
+    Example:
+        >>> import semcom
+        >>> small = semcom.RunConfig("fedavg", clients=2, train=semcom.TrainConfig(rounds=1), out="runs/one")
+        >>> accuracy = semcom.run(small).summary["accuracy"]
+        >>> semcom.load("runs/one").summary["accuracy"] == accuracy
+        True
     """
     folder = at_home(folder).absolute()
     stored = read_config(folder, "load")

@@ -36,6 +36,12 @@ def resolve(config: RunConfig) -> Resolved:
     """Fill the open fields and check everything that can be checked without loading data.
 
     Raises ConfigError with one line for the first thing that is wrong.
+
+    Example:
+        >>> import semcom
+        >>> config = semcom.resolve(semcom.RunConfig("fedprox", hyper={"mu": 0.1}))
+        >>> config.train.optimizer, config.hyper.mu
+        ('adam', 0.1)
     """
     try:
         return _resolve(config)

@@ -66,6 +66,13 @@ def run(
         RunError: the work failed: it diverged, the disk is full, the method raised something, a process was lost. The
             last good state is kept.
         KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
+
+    Example:
+        >>> import semcom
+        >>> small = semcom.RunConfig("fedavg", clients=2, train=semcom.TrainConfig(rounds=2))
+        >>> result = semcom.run(small)
+        >>> [line["round"] for line in result.metrics], list(result.views)
+        ([1, 2], ['global'])
     """
     config = resolve(config)
     _check_called(config, on_round, observe)

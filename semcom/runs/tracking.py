@@ -13,10 +13,15 @@ from semcom.files import at_home, refuse_file
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a line of metrics.jsonl by flat names, as trackers take them.
+    """Flatten the numbers of a line of metrics.jsonl, as trackers take them.
 
     Nested names are joined by slashes: `loss`, `personal/accuracy`, `personal/at/10`. What is not one number (the lists
     per client and per class) and the round, which is the clock, are left out.
+
+    Example:
+        >>> import semcom
+        >>> semcom.scalars({"round": 1, "loss": 0.5, "views": {"personal": {"accuracy": 0.6, "clients": [0.5, 0.7]}}})
+        {'loss': 0.5, 'personal/accuracy': 0.6}
     """
     return {name: value for name, value in _flat(line).items() if name != "round"}
 
@@ -42,6 +47,14 @@ class TensorBoard:
 
     Raises:
         ConfigError: the package is not installed, or `folder` is a file.
+
+    Example:
+        >>> import semcom
+        >>> small = semcom.RunConfig("fedavg", clients=2, train=semcom.TrainConfig(rounds=1))
+        >>> with semcom.TensorBoard("board/one") as board:
+        ...     result = semcom.run(small, on_round=board)
+        >>> board.empty
+        False
     """
 
     def __init__(self, folder: Path | str) -> None:

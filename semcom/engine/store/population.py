@@ -328,6 +328,14 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
 
     Returns:
         name -> `[1, ...]`, ready for `Population.share`.
+
+    Example:
+        >>> import semcom, torch
+        >>> result = semcom.run(semcom.RunConfig("local", clients=2, train=semcom.TrainConfig(rounds=1)))
+        >>> models = result.views["personal"].population
+        >>> mean = semcom.average(models, "head.", torch.tensor([0.25, 0.75]))
+        >>> {name: tuple(tensor.shape) for name, tensor in mean.items()}
+        {...(1, 10, 64)...}
     """
     sums: dict[str, Tensor] = {}
     for cohort in pop.stacks():

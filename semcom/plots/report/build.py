@@ -34,6 +34,15 @@ def report(
 
     Raises:
         ConfigError: no folder, or the same one twice, no study in one, no such view, or no run with such a value.
+
+    Example:
+        >>> import semcom
+        >>> table = semcom.sweep(
+        ...     methods=("local", "fedavg"), seeds=(0, 1), set={"clients": 2, "train.rounds": 1}, out="results/two"
+        ... )
+        Accuracy ...
+        >>> semcom.report(["results/two"]).name
+        'report.html'
     """
     paths = [at_home(folder) for folder in folders]
     if not paths or len({path.resolve() for path in paths}) < len(paths):

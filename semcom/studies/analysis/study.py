@@ -29,7 +29,7 @@ from semcom.studies.results.table import configuration, table
 
 
 def study(folder: Path | str) -> Study:
-    """Return the study of a folder: finished runs with all their numbers, and others with how far they have come.
+    """Read the study of a folder: finished runs with all their numbers, and others with how far they have come.
 
     Args:
         folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs; or the archive
@@ -37,6 +37,16 @@ def study(folder: Path | str) -> Study:
 
     Raises:
         ConfigError: there is no run in it, or the same run twice; or a file that is no archive.
+
+    Example:
+        >>> import semcom
+        >>> table = semcom.sweep(
+        ...     methods=("local", "fedavg"), seeds=(0, 1), set={"clients": 2, "train.rounds": 1}, out="results/two"
+        ... )
+        Accuracy ...
+        >>> found = semcom.study("results/two")
+        >>> found.variants, len(found.runs)
+        (['local', 'fedavg'], 4)
     """
     path, place = opened(at_home(folder))
     found, record = stored_runs(path)

@@ -102,6 +102,15 @@ def sweep(
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's; nothing has run.
         RunError: a run failed. The others have finished and the table is written, with the failed run in it.
+
+    Example:
+        >>> import semcom
+        >>> table = semcom.sweep(
+        ...     methods=("local", "fedavg"), seeds=(0, 1), set={"clients": 2, "train.rounds": 1}, out="results/two"
+        ... )
+        Accuracy ...
+        >>> table.name
+        'results.parquet'
     """
     part = None if shard is None else read_shard(shard)
     check_workers(jobs, backend, gpus_per_run)
