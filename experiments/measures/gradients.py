@@ -124,11 +124,13 @@ def _seen(result: Result, view: View, client: int, some: Tensor, generator: obje
     """Return the received features of a random view of some images, `[b, d]`."""
     import torch
 
-    from semcom.engine.train.view import show
+    from semcom.engine.train.view import infer_images
     from semcom.methods.parts.augment import UNIFORMS, augment
 
     pixels = result.federation.images[some.to(result.federation.images.device)].cpu()
     uniforms = torch.rand(len(some), UNIFORMS, generator=generator)  # type: ignore[call-overload]
     views = (127.5 * (augment(pixels / 127.5 - 1, uniforms) + 1)).round().clamp(0, 255).to(torch.uint8)
     session = result.world.session
-    return torch.cat([each.features[0] for each in show(session, view, client, views, session.draws.test_snrs[0])])
+    return torch.cat(
+        [each.features[0] for each in infer_images(session, view, client, views, session.draws.test_snrs[0])]
+    )

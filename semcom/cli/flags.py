@@ -26,8 +26,8 @@ from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
-from semcom.runs.owners import KINDS, REGISTRIES, options, owner, put, takers, with_options
 from semcom.runs.plugins import load_plugins
+from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options, owner, replace_options, with_options
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -185,7 +185,7 @@ def with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
     for section, name in chosen.items():
         if owner(config, section) == name:
             continue
-        config = put(config, section, None)
+        config = replace_options(config, section, None)
         if section == "method":
             config = dataclasses.replace(config, method=name)
         else:
@@ -336,7 +336,7 @@ def _of_others(word: str, config: object) -> str:
     if section == "method" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
-    others = takers(section, name)
+    others = accepted_by(section, name)
     return not_taken(section, name, owner(run, section), type(options(run, section)), others) if others else ""
 
 

@@ -12,7 +12,7 @@ from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
-from semcom.runs.owners import KINDS, REGISTRIES, options_class, owner, takers, with_options
+from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options_class, owner, with_options
 
 if TYPE_CHECKING:
     from semcom.studies.experiment import Experiment
@@ -104,7 +104,7 @@ class Typed:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("method", rest, name, cls, takers("method", rest)))
+            return ConfigError(not_taken("method", rest, name, cls, accepted_by("method", rest)))
         config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl")))
         try:
             flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})

@@ -20,7 +20,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import own_features
 from semcom.packages import installed
 from semcom.registry import find
-from semcom.runs.owners import options_class
+from semcom.runs.section_options import options_class
 
 if typing.TYPE_CHECKING:
     from semcom.bench.commands import Bench

@@ -21,8 +21,8 @@ from semcom.data.pfllib import NAME, client_files, read_pfllib, side_of
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from semcom.runs.limits import check_archive
-from semcom.runs.owners import with_options
 from semcom.runs.plugins import load_plugins
+from semcom.runs.section_options import with_options
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -14,7 +14,7 @@ from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig, from_dict
 from semcom.config.checks import check_types
 from semcom.config.options import spelled, usual
-from semcom.runs.owners import options, put
+from semcom.runs.section_options import options, replace_options
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
@@ -106,4 +106,4 @@ def _without(config: RunConfig, field: str) -> RunConfig:
         part = dataclasses.replace(part, **{name: usual(part, name)})
         return dataclasses.replace(config, **{section: part})
     own = options(config, section)
-    return put(config, section, dataclasses.replace(own, **{name: usual(own, name)}))
+    return replace_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))

@@ -12,12 +12,12 @@ from semcom.config.fields import (
     TrainConfig,
 )
 from semcom.config.identity import LATER, NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
-from semcom.config.presets import BELONGS, COMMON, FINISH, fill
+from semcom.config.presets import COMMON, FINISH, PRESET_DEPENDS_ON, fill
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
 __all__ = [
-    "BELONGS",
+    "PRESET_DEPENDS_ON",
     "COMMON",
     "FINISH",
     "LATER",

@@ -29,7 +29,7 @@ NOT_ZERO = Rule(lambda v: v != 0, "anything but 0")
 
 
 def build_options(
-    cls: type, given: Any, section: str, owner: str, takers: Callable[[str], Sequence[str]] = lambda name: ()
+    cls: type, given: Any, section: str, owner: str, accepted_by: Callable[[str], Sequence[str]] = lambda name: ()
 ) -> Any:
     """Return the options of an owner: an instance of its dataclass.
 
@@ -38,7 +38,7 @@ def build_options(
         given: None, a mapping of some of its fields, or an instance.
         section: what the flags begin with: "method", "channel", "partition" or "data".
         owner: name of what takes the options, for the error.
-        takers: gives the names of those that take an option, for the error too.
+        accepted_by: gives the names of those that take an option, for the error too.
 
     Raises:
         ConfigError: `given` is something else, or has a field that the owner does not take.
@@ -55,17 +55,17 @@ def build_options(
     for name in given or {}:
         if not isinstance(name, str) or name not in known:
             text = name if isinstance(name, str) else shown(name)
-            raise ConfigError(not_taken(section, text, owner, cls, takers(text)))
+            raise ConfigError(not_taken(section, text, owner, cls, accepted_by(text)))
     try:
         return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
     except RecursionError:
         raise ConfigError(f"{section}: lists within lists are nested too deep for any option") from None
 
 
-def not_taken(section: str, name: str, owner: str, cls: type, takers: Sequence[str]) -> str:
+def not_taken(section: str, name: str, owner: str, cls: type, accepted_by: Sequence[str]) -> str:
     """Return the error message for an option that an owner does not take, with those of its kind that do."""
     takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
-    others = f"; it is for {', '.join(takers)}" if takers else ""
+    others = f"; it is for {', '.join(accepted_by)}" if accepted_by else ""
     return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}{others}"
 
 
@@ -100,7 +100,7 @@ def spelled(name: str) -> str:
 
 def check_options(section: str, options: Any) -> None:
     """Raise ConfigError for the first option that makes no sense, or has no effect beside the others."""
-    with blamed(section, options):
+    with as_config_error(section, options):
         if hasattr(options, "check"):
             options.check()
     needs: Needs = getattr(options, "needs", {})
@@ -127,18 +127,18 @@ def usual(part: Any, name: str) -> Any:
 
 
 @contextmanager
-def blamed(section: str, options: Any) -> Iterator[None]:
+def as_config_error(section: str, options: Any) -> Iterator[None]:
     """Turn a ValueError from inside that begins with an option's name into a ConfigError that begins with its flag."""
     try:
         yield
     except channel_options.NoEffect as error:
-        field, _, why = flagged(str(error), section, options).partition(": ")
+        field, _, why = with_flag_name(str(error), section, options).partition(": ")
         raise NoEffect(field, why) from None
     except ValueError as error:
-        raise ConfigError(flagged(str(error), section, options)) from None
+        raise ConfigError(with_flag_name(str(error), section, options)) from None
 
 
-def flagged(text: str, section: str, options: Any) -> str:
+def with_flag_name(text: str, section: str, options: Any) -> str:
     """Return a message about an option with the option as the command line spells it; any other one as it is."""
     name, colon, rest = text.partition(":")
     known = {spelled(f.name) for f in dataclasses.fields(options)}

@@ -25,7 +25,7 @@ COMMON: Mapping[str, Any] = {
 FINISH: Mapping[str, Any] = {"epochs": 100, "lr": 0.003, "optimizer": "adam"}
 """Common defaults of FinishConfig's open fields, chosen on validation images: `semcom sweep finish-search`."""
 
-BELONGS: Mapping[str, tuple[str, ...]] = {
+PRESET_DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
     "lr_milestones": ("lr",),
     "lr_decay": ("lr", "lr_milestones"),
     "local_steps": ("local_epochs",),
@@ -40,7 +40,7 @@ def fill(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
     steps. Either `local_steps` or `local_epochs` stays None.
     """
     own = {name for name, value in vars(train).items() if value is not None}
-    values = {**COMMON, **{name: v for name, v in preset.items() if not own & {*BELONGS.get(name, ())}}}
+    values = {**COMMON, **{name: v for name, v in preset.items() if not own & {*PRESET_DEPENDS_ON.get(name, ())}}}
     if (train.optimizer or values["optimizer"]) == "adam":
         values["momentum"] = 0.0  # a preset's momentum belongs to its SGD
     if "local_steps" in own | values.keys():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from channels import LINKS
 from semcom.config import ConfigError, Resolved
-from semcom.config.options import flagged
+from semcom.config.options import with_flag_name
 
 if TYPE_CHECKING:
     from channels import Link
@@ -35,7 +35,7 @@ def build_link(config: Resolved, log: bool = False) -> Link:
             link = LINKS.get(c.kind)(c.options)
             link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
-        raise ConfigError(flagged(str(error), "channel", c.options)) from None
+        raise ConfigError(with_flag_name(str(error), "channel", c.options)) from None
     for warning in said if log else ():
-        logger.warning(flagged(str(warning.message), "channel", c.options))
+        logger.warning(with_flag_name(str(warning.message), "channel", c.options))
     return link

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
-from semcom.engine.store.population import Cohort, Population, Resting
+from semcom.engine.store.population import Cohort, Population, StoredCohort
 from semcom.engine.store.rows import MISFIT, Slot
 from semcom.files import PREVIOUS, write_atomically
-from semcom.runs.seal import is_sealed, write_sealed
+from semcom.runs.checksum import save_with_checksum, verify_checksum
 
 
 class Damaged(RunError):
@@ -40,9 +40,9 @@ def state_dict(state: Any) -> dict[str, Any]:
     return values
 
 
-def _cohort_dict(cohort: Cohort | Resting) -> dict[str, Any]:
+def _cohort_dict(cohort: Cohort | StoredCohort) -> dict[str, Any]:
     """Return a cohort's tensors, or what it shares and its rows."""
-    if isinstance(cohort, Resting):
+    if isinstance(cohort, StoredCohort):
         return {"common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
     return {n: t.clone() for n, t in cohort.tensors.items()}
 
@@ -74,9 +74,9 @@ def restore(template: Any, values: Any, folder: Path | None = None, team: Team =
     return dataclasses.replace(template, **fields)
 
 
-def _restore_cohort(like: Cohort | Resting, value: Any, folder: Path | None, team: Team) -> Cohort | Resting:
+def _restore_cohort(like: Cohort | StoredCohort, value: Any, folder: Path | None, team: Team) -> Cohort | StoredCohort:
     """Return a cohort with the structure of `like`."""
-    if isinstance(like, Resting):
+    if isinstance(like, StoredCohort):
         common = {n: _fit(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
         own = like.own.restored(_item(value, "rows"), like.ids, folder, team)
         return dataclasses.replace(like, common=common, own=own)
@@ -101,7 +101,7 @@ def in_file(state: Any) -> list[Slot]:
 
 
 def claim(state: Any, path: Path) -> list[Slot]:
-    """Return the handles of rows in a file of which an older checkpoint of the same run says where they lie.
+    """Return handles to the rows on disk that the previous checkpoint refers to.
 
     Args:
         state: what has been restored from the newest checkpoint.
@@ -113,13 +113,13 @@ def claim(state: Any, path: Path) -> list[Slot]:
     return []
 
 
-def _resting(state: Any, values: Any = None) -> Iterator[tuple[Resting, Any]]:
+def _resting(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any]]:
     """Yield the cohorts at rest of a State, each with the rows that `values` of `state_dict` have for it."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):
             for i, cohort in enumerate(value.cohorts):
-                if isinstance(cohort, Resting):
+                if isinstance(cohort, StoredCohort):
                     yield cohort, _item(_item(stored, str(i)), "rows")
         elif dataclasses.is_dataclass(value):
             yield from _resting(value, stored)
@@ -130,7 +130,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
     Raises OSError, as the system reported it.
     """
-    write_atomically(path, lambda file: write_sealed(content, file), previous=path.with_name(PREVIOUS))
+    write_atomically(path, lambda file: save_with_checksum(content, file), previous=path.with_name(PREVIOUS))
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def load(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open("rb") as file:
-            whole = is_sealed(file)
+            whole = verify_checksum(file)
             content = torch.load(file, map_location="cpu", weights_only=True) if whole else None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from error

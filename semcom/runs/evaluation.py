@@ -13,7 +13,7 @@ from semcom.config import Resolved
 from semcom.engine.host.sending import send
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
-from semcom.engine.train.visit import Heard
+from semcom.engine.train.visit import Outputs
 from semcom.runs.accuracy import CURVES, LAST, per_class, per_client, spread
 
 
@@ -71,7 +71,7 @@ class AmongOwn:
         shape = {name: (len(draws.test_snrs), len(sizes)) for name, sizes in self.sizes.items()}
         self.right = {name: torch.zeros(of, dtype=torch.int64, device=draws.device) for name, of in shape.items()}
 
-    def __call__(self, names: Sequence[str], heard: Heard) -> None:
+    def __call__(self, names: Sequence[str], heard: Outputs) -> None:
         """Count a batch, for the views of one population."""
         for name in names:
             among = self.owned[name][heard.where]

@@ -169,8 +169,8 @@ class Folder:
         with writing(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
-    def complain(self, text: str) -> None:
-        """Leave the traceback of a failure, if the disk takes it."""
+    def write_error(self, text: str) -> None:
+        """Write error.txt; a full disk is ignored."""
         with suppress(OSError):
             write_atomically(self.path / ERROR, text)
 

@@ -53,6 +53,6 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         content = runner.read(path)
         if content["progress"]["round"] != runner.rounds:
             raise RunError(f"{path} is of round {content['progress']['round']}; run it again, and it goes on")
-        runner.take_up(content, folder)
+        runner.restore(content, folder)
     runner.metrics = Folder(folder, config).covered(runner.rounds)
     return replace(runner.result(summary, folder), config=replace(config, out=str(folder)))

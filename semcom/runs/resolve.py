@@ -18,12 +18,12 @@ from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
-from semcom.runs import finish, idle
-from semcom.runs.contents import locate
+from semcom.runs import finish, unused_settings
+from semcom.runs.inputs import fingerprint_inputs
 from semcom.runs.limits import check_size
-from semcom.runs.newcomers import check as check_newcomers
-from semcom.runs.owners import REGISTRIES, options, put, with_options
+from semcom.runs.new_clients import check as check_newcomers
 from semcom.runs.plugins import load_plugins
+from semcom.runs.section_options import REGISTRIES, options, replace_options, with_options
 
 if TYPE_CHECKING:
     from channels import Link
@@ -58,7 +58,7 @@ def _resolve(request: RunConfig) -> Resolved:
     load_plugins(request.plugins)
     request = with_options(request)
     check_types(request)  # of the options too, before a path among them is looked up
-    request = locate(request)
+    request = fingerprint_inputs(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill(_without(request.train, method), method)
     finish.check(request, method)
@@ -66,13 +66,13 @@ def _resolve(request: RunConfig) -> Resolved:
     processes = _processes(request) if request.processes == "auto" else request.processes
     config = Resolved(**{**vars(request), **filled, "processes": processes})
     split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
-    config = put(config, "partition", split)
+    config = replace_options(config, "partition", split)
     check(config)
     check_size(config)
     for section in REGISTRIES:
         check_options(section, options(config, section))
     link = build_link(config)
-    idle.check(config, method, common, link.bandwidth_hz or BAND_HZ)
+    unused_settings.check(config, method, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
     find(HEADS, config.model.head, "model.head")
     check_features(config.model.encoder.split(","), config.model.features)
@@ -100,7 +100,7 @@ def _fill_from(config: Resolved, link: Link) -> Resolved:
     if own is not None and given not in (None, own):
         raise NoEffect("air.bandwidth-hz", f"{given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
     air = dataclasses.replace(config.air, bandwidth_hz=own or given or BAND_HZ)
-    return put(dataclasses.replace(config, air=air), "channel", link.options)
+    return replace_options(dataclasses.replace(config, air=air), "channel", link.options)
 
 
 def _processes(request: RunConfig) -> int:

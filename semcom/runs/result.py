@@ -1,4 +1,4 @@
-"""What a run gives back: its numbers, its trained models, and what these make of images."""
+"""The result of a run: metrics, trained models, predictions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
-from semcom.engine.train.view import View, predict, show
+from semcom.engine.train.view import View, infer_images, predict
 from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, lacking, read_arrays
-from semcom.runs.kept import collect
+from semcom.runs.artifacts import collect
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Result:
         """
         session = self.world.session
         chosen = self.views[self._named(view)]
-        heard = show(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
         none = self.world.zeros(0, self.world.features)
         return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
 

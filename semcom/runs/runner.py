@@ -25,7 +25,7 @@ from semcom.engine.world import World
 from semcom.files import ARRAYS, CHECKPOINT, PREVIOUS, set_aside
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.runs import checkpoint, kept
+from semcom.runs import artifacts, checkpoint
 from semcom.runs.accuracy import headlines
 from semcom.runs.arrays import Arrays, lacking
 from semcom.runs.evaluation import evaluate, is_due
@@ -34,10 +34,10 @@ from semcom.runs.folder import Folder, WriteError, commit, versions, writing
 from semcom.runs.images import Images, read_images
 from semcom.runs.limits import MemoryShort, check_work, within_memory
 from semcom.runs.machine import machine
-from semcom.runs.newcomers import welcome
+from semcom.runs.new_clients import evaluate_new_clients
 from semcom.runs.resolve import find_device, resolve
 from semcom.runs.result import Result
-from semcom.runs.stop import Stopped, held, stoppable
+from semcom.runs.stop import Stopped, defer_signals, stoppable
 
 OnRound = Callable[[dict[str, Any]], None]
 Observer = Callable[[Any, Any, World], Mapping[str, Any]]
@@ -88,7 +88,7 @@ def run(
                 keep_freed_memory()
                 images = read_images(config)
                 check_work(config, images.members, images.newcomers, device)
-                kept.check(config, images.members)
+                artifacts.check(config, images.members)
             others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
             with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
                 runner = Runner(config, images, folder, on_round if ranks.rank == 0 else None, clock, ranks)
@@ -101,7 +101,7 @@ def run(
             stop.add_note(f"last good state: {runner.kept()}")
         raise
     except (Exception, SystemExit) as error:  # SystemExit: a method that calls sys.exit
-        if runner is None or (isinstance(error, RunError) and not isinstance(error, UNPLACED)):
+        if runner is None or (isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)):
             raise
         raise RunError(f"{runner.where()}: {_told(error)}; last good state: {runner.kept()}") from error
 
@@ -116,13 +116,13 @@ def _check_called(config: Resolved, on_round: object, observe: object) -> None:
         raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 
-UNPLACED = (WriteError, MemoryShort, WorkerLost)
-"""Errors that do not tell when they came, nor what is kept."""
+NEEDS_CONTEXT = (WriteError, MemoryShort, WorkerLost)
+"""Errors whose message names neither round nor checkpoint."""
 
 
 def _told(error: BaseException) -> str:
     """Return an error in a line; one that nobody foresaw with its type and its place."""
-    if isinstance(error, (*UNPLACED, Diverged)):
+    if isinstance(error, (*NEEDS_CONTEXT, Diverged)):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     last = [*frames, *(frame for frame in frames if "site-packages" not in frame.filename)][-1]  # not torch's own
@@ -196,7 +196,7 @@ class Runner:
                 self._keep()
             foreseen = isinstance(error, RunError | Diverged | KeyboardInterrupt | Stopped)
             if self.folder is not None and not foreseen:
-                self.folder.complain(f"{_told(error)}\n\n{traceback.format_exc()}")
+                self.folder.write_error(f"{_told(error)}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
         return self.result(summary, self.folder.path if self.folder else None)
@@ -223,7 +223,7 @@ class Runner:
         self._keep_arrays(finish, {})
         summary = self._summary(finish, joined)
         if self.folder:
-            with held():
+            with defer_signals():
                 self.folder.finish(summary)
         return summary
 
@@ -243,7 +243,7 @@ class Runner:
                 views = self.method.views(state, self.world)
                 line |= {"views": evaluate(self.world.session, views)} if views else {}
         line["seconds"] = round(time.perf_counter() - begun, 4)
-        with held():  # together: what a checkpoint stores
+        with defer_signals():  # together: what a checkpoint stores
             self._write(line)
             self.state, self.progress = state, self._progress(round_)
         if self.on_round:
@@ -332,19 +332,19 @@ class Runner:
         self.stage = "new clients"
         with self.clock("newcomers"):
             views = {name: view for name, view in self._views().items() if name != FINISHED}
-            found = welcome(self.world, self.newcomers, views)
+            found = evaluate_new_clients(self.world, self.newcomers, views)
         self.stage = ""
         return found
 
     def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> list[str]:
         """Keep the arrays that are asked for and not `there`, by tests of the last state, and return their kinds."""
-        wanted = self.ranks.tell(lacking(there, self.config.keep))
+        wanted = self.ranks.broadcast_object(lacking(there, self.config.keep))
         if not wanted:
             return []
         self.stage = "arrays"
         with self.clock("keep"):
             lines = [*self.metrics, *([finish] if finish else [])]
-            found = kept.collect(self.world, self.stages(), lines, wanted)
+            found = artifacts.collect(self.world, self.stages(), lines, wanted)
             if self.folder:
                 self.folder.keep({**there, **found})
         self.stage = ""
@@ -401,7 +401,7 @@ class Runner:
         round_ = self.progress["round"]
         if self.folder is None or self.stored == round_ or not round_:
             return
-        with held(), self.clock("checkpoint"):
+        with defer_signals(), self.clock("checkpoint"):
             with self.folder.store() as path:
                 state = checkpoint.state_dict(self.state)
                 checkpoint.save(path, {"hash": run_hash(self.config), "progress": self.progress, "state": state})
@@ -421,12 +421,12 @@ class Runner:
 
         Nothing in the folder changes unless everything in it fits this run.
         """
-        content = self.ranks.tell(self._checkpoint() if self.folder else None)
+        content = self.ranks.broadcast_object(self._checkpoint() if self.folder else None)
         if content is not None:
-            self.take_up(content, self.folder.path if self.folder else None)
+            self.restore(content, self.folder.path if self.folder else None)
         else:
             self._check_views()
-        summary, self.metrics = self.ranks.tell(self._begin(self.folder) if self.folder else (None, []))
+        summary, self.metrics = self.ranks.broadcast_object(self._begin(self.folder) if self.folder else (None, []))
         return summary
 
     def _check_views(self) -> None:
@@ -488,7 +488,7 @@ class Runner:
             raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
         return content
 
-    def take_up(self, content: dict[str, Any], folder: Path | None) -> None:
+    def restore(self, content: dict[str, Any], folder: Path | None) -> None:
         """Take over state and counters of a checkpoint, whose rows may lie in files of `folder`.
 
         Raises RunError where the state is none of this run.

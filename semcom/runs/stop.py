@@ -58,8 +58,8 @@ def stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Put a signal off to the end of this block; a second Ctrl-C is not put off."""
+def defer_signals() -> Iterator[None]:
+    """Defer a signal to the end of this block; a second Ctrl-C is not deferred."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

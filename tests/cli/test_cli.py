@@ -27,7 +27,7 @@ from semcom.cli import main as cli
 from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
-from semcom.runs.owners import with_options
+from semcom.runs.section_options import with_options
 from tests.terminal import on_pty
 
 TRAIN = ["train", "fedavg", "--out", "out"]

@@ -173,7 +173,7 @@ def words(team: Team) -> Found:
         "sum": found,
         "sum leaves its input": torch.equal(total, before),
         "broadcast": heard,
-        "tell": team.tell(b"from 0" if team.rank == 0 else b"from another"),
+        "tell": team.broadcast_object(b"from 0" if team.rank == 0 else b"from another"),
     }
 
 

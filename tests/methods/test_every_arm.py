@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from semcom.engine.draws import Draws
-from semcom.engine.store.population import Population, Resting
+from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
 from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
@@ -275,7 +275,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
         states = rounds(w, method, n=3)
         counts = confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
-        shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, Resting)]
+        shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, StoredCohort)]
         assert shelves and all(isinstance(shelf, Disk) == (store == "disk") for shelf in shelves)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 

@@ -12,7 +12,7 @@ from channels import make_link
 from semcom.config import ConfigError
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
-from semcom.engine.train.view import confusion, show
+from semcom.engine.train.view import confusion, infer_images
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import spread
 from semcom.runs.evaluation import evaluate, of_clients
@@ -86,7 +86,7 @@ def test_answers_among_own_classes(method: str) -> None:
         for k in range(4):
             own, hits = np.flatnonzero(data.owned[k]), 0
             images, labels = data.images[data.test[k]], data.labels[data.test[k]]
-            (heard,) = show(result.world.session, view, k, images, snr)
+            (heard,) = infer_images(result.world.session, view, k, images, snr)
             scores = heard.logits
             if view.scores is not None:
                 given = {key: t[[k]] for key, t in view.per_client.items()}

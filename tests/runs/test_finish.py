@@ -318,7 +318,7 @@ def test_the_flag_is_short(capsys: pytest.CaptureFixture[str]) -> None:
 
 # -- kills -----------------------------------------------------------------------------------------------------------
 
-PLACES = ("finish", "welcome")
+PLACES = ("finish", "evaluate_new_clients")
 """Where a run kills itself."""
 
 
@@ -344,8 +344,8 @@ def die(folder: str, where: str) -> None:
     """A run that kills itself when it comes to a function."""
     from semcom.runs import newcomers
 
-    owner: Any = {"finish": Tuned, "welcome": newcomers}[where]
-    name = {"finish": "finish", "welcome": "average_model"}[where]
+    owner: Any = {"finish": Tuned, "evaluate_new_clients": newcomers}[where]
+    name = {"finish": "finish", "evaluate_new_clients": "average_model"}[where]
     usual = getattr(owner, name)
 
     def killed(*arguments: Any) -> None:

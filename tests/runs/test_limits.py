@@ -206,12 +206,12 @@ def test_a_last_stage_holds_at_least_what_is_said(
     arm, step, peak = METHODS.get(method)(w.config.hyper), fit_module.Chunk.step, 0
     state = arm.setup(w)
     gc.collect()  # what earlier tests left must not go while this one measures
-    before = held()
+    before = defer_signals()
 
     def measured(self: Any) -> None:
         nonlocal peak
         step(self)
-        peak = max(peak, held() - before)
+        peak = max(peak, defer_signals() - before)
 
     monkeypatch.setattr(fit_module.Chunk, "step", measured)
     views = arm.finish(state, w) or arm.views(state, w)
@@ -266,7 +266,7 @@ def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) 
 
 
 def compared(w: World, monkeypatch: pytest.MonkeyPatch, newcomers: Federation | None = None) -> dict[str, int]:
-    """The bytes that a run is said to need, by the field that is blamed."""
+    """The bytes that a run is said to need, by the field that is as_config_error."""
     found: dict[str, int] = {}
 
     def note(field: str, value: object, what: str, needed: int, device: torch.device | None = None) -> None:
@@ -278,7 +278,7 @@ def compared(w: World, monkeypatch: pytest.MonkeyPatch, newcomers: Federation | 
     return found
 
 
-def held() -> int:
+def defer_signals() -> int:
     """The bytes of all tensors that live, each storage once."""
     live = [
         t.untyped_storage() for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter) and not t.is_meta

@@ -31,9 +31,9 @@ from semcom.data.registry import PARTITIONS
 from semcom.engine.train.descent import Diverged
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS
-from semcom.runs.owners import options_class
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
+from semcom.runs.section_options import options_class
 from tests import worlds
 
 LONG = int(os.environ.get("SEMCOM_EXAMPLES", 0))

@@ -24,7 +24,7 @@ from semcom.runs import runner
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.runner import run
-from semcom.runs.stop import STATUS, Stopped, TimeUp, first, held, stoppable, time_limit
+from semcom.runs.stop import STATUS, Stopped, TimeUp, defer_signals, first, stoppable, time_limit
 from tests import worlds
 from tests.processes import gone
 from tests.runs.test_run import stop_at, timeless
@@ -88,7 +88,7 @@ def test_another_thread_changes_nothing() -> None:
     handlers: list[Any] = []
 
     def look() -> None:
-        with stoppable(), held():
+        with stoppable(), defer_signals():
             handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=look)
@@ -100,21 +100,21 @@ def test_another_thread_changes_nothing() -> None:
 def test_a_signal_waits_for_what_must_be_whole() -> None:
     done: list[str] = []
     with pytest.raises(Stopped) as stop, stoppable():
-        with held():
-            with held():
+        with defer_signals():
+            with defer_signals():
                 os.kill(os.getpid(), signal.SIGTERM)
                 done.append("inner")
             os.kill(os.getpid(), signal.SIGHUP)
             done.append("outer")
         done.append("after")
     assert done == ["inner", "outer"] and stop.value.signal == "SIGTERM", "the first one counts"
-    with held():
+    with defer_signals():
         done.append("nothing is left over")
 
 
 def test_a_second_ctrl_c_does_not_wait() -> None:
     done: list[str] = []
-    with pytest.raises(KeyboardInterrupt), stoppable(), held():
+    with pytest.raises(KeyboardInterrupt), stoppable(), defer_signals():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("one")
         os.kill(os.getpid(), signal.SIGINT)
@@ -372,7 +372,7 @@ def test_a_summary_is_not_believed_unseen(kind: str, tmp_path: Path, caplog: pyt
 
 # Processes that die --------------------------------------------------------------------------------------------------
 
-START = "from semcom.engine.host.orphan import end_with; import os, sys; end_with(int(sys.argv[1]))"
+START = "from semcom.engine.host.orphan import exit_with_parent; import os, sys; exit_with_parent(int(sys.argv[1]))"
 
 
 def test_a_child_of_a_dead_parent_ends_at_once() -> None:

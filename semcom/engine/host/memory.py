@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 SHARE = 3
-"""The number of parts of the free memory, of which clients at once and models at rest take one each by default."""
+"""The chunk and the stored models may each use one over this number of the free memory by default."""
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3  # mallopt(3)
 

@@ -14,8 +14,8 @@ HEARTBEAT_S = 0.5
 _PR_SET_PDEATHSIG = 1
 
 
-def end_with(parent: int, look: bool = False) -> None:
-    """End this process as soon as its parent has ended, even by SIGKILL.
+def exit_with_parent(parent: int, look: bool = False) -> None:
+    """Exit as soon as the parent process has ended, even by SIGKILL.
 
     Args:
         parent: process id, as the parent gave it: it may have ended already.

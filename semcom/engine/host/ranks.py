@@ -35,7 +35,8 @@ BACKEND = "gloo"
 """The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""
 
 START = (
-    "import sys; from semcom.engine.host.orphan import end_with, leave_signals; end_with(int(sys.argv[1])); "
+    "import sys; from semcom.engine.host.orphan import exit_with_parent, leave_signals; "
+    "exit_with_parent(int(sys.argv[1])); "
     "leave_signals(); from semcom.engine.host.ranks import work; work()"
 )
 """The program of a process that is started here; importing torch takes seconds, in which the parent may die."""
@@ -110,8 +111,8 @@ class Team:
         if self.size > 1:
             dist.broadcast(values, 0)
 
-    def tell(self, value: Any) -> Any:
-        """Return the value that rank 0 gives here (containers, tensors on the host)."""
+    def broadcast_object(self, value: Any) -> Any:
+        """Broadcast a value from rank 0 (containers, tensors on the host)."""
         told = [value]
         if self.size > 1:
             dist.broadcast_object_list(told, 0)

@@ -18,7 +18,7 @@ from semcom.data.federation import Federation
 from semcom.engine.host.memory import SHARE, free_memory
 from semcom.engine.host.ranks import Team
 from semcom.engine.random import build, global_draws
-from semcom.engine.store.population import Cohort, Population, Prefix, Resting, in_part
+from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import on_meta
@@ -58,7 +58,7 @@ class Initial:
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
         return Population((Cohort(_template(factory), rows, np.array([0])),))
 
-    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> Resting:
+    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> StoredCohort:
         """Return the initial models of the clients `ids`, which have the same encoder.
 
         Args:
@@ -96,9 +96,9 @@ class Initial:
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
         once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
         initial = record if own_parts and model.init == "client" else lambda client: once
-        return Resting(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
+        return StoredCohort(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
 
-    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> Resting:
+    def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> StoredCohort:
         """Return clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
         network = self._network(encoder, self._factories(encoder))
         like = network.state_dict()
@@ -106,7 +106,7 @@ class Initial:
         layout = Layout.of(first)
         record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
         rows = Rows(layout, self._shelf(layout.size, team), lambda client: record)
-        return Resting(network, rows, {}, ids, self.device)
+        return StoredCohort(network, rows, {}, ids, self.device)
 
     def heads(self, name: str, ids: np.ndarray) -> Population:
         """Return fresh heads of the clients `ids`, `[n, ...]`, as models whose encoder passes on what it is given.

@@ -3,8 +3,8 @@
 Legend: K clients in a population, n of them in one cohort. A part of a model is named by the prefix of its parameters:
 `"encoder."` or `"head."`. Populations are values: no operation changes one in place.
 
-A cohort is a stack of tensors while it is at work, and rows at rest in a State; `select` wakes some of them, `put` lays
-them back.
+During training a cohort is a stack of tensors; in a State it is a row store. `select` loads rows, `put` writes them
+back.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Cohort:
 
 
 @dataclass(frozen=True)
-class Resting:
-    """A cohort at rest, as a State holds it: own tensors as versioned rows, of which only those asked for are read.
+class StoredCohort:
+    """A cohort in a State: own tensors as versioned rows, which are read when they are asked for.
 
     Attributes:
         network, ids: as of a `Cohort`.
@@ -152,13 +152,13 @@ class Resting:
         """Return those `ids` that are in this cohort, as stacks."""
         return self._gather(common(ids, self.ids))
 
-    def put(self, other: Cohort) -> Resting:
+    def put(self, other: Cohort) -> StoredCohort:
         """Return the cohort with the clients of `other` as the newest version of their rows; shared tensors stay."""
         if not self.own.layout.places:
             return self
         return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
 
-    def share(self, values: Mapping[str, Tensor]) -> Resting | Cohort:
+    def share(self, values: Mapping[str, Tensor]) -> StoredCohort | Cohort:
         """Return the cohort with new values, `[1, ...]`, of tensors in common.
 
         Where one of them was the clients' own, the cohort is no longer at rest.
@@ -181,14 +181,14 @@ class Resting:
 class Population:
     """Models of K clients, one cohort per architecture. Results per client are ordered by `ids`."""
 
-    cohorts: tuple[Cohort | Resting, ...]
+    cohorts: tuple[Cohort | StoredCohort, ...]
 
     @cached_property
     def ids(self) -> np.ndarray:
         """The client ids, ascending, `[K]`."""
         return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
-    def at(self, cohort: Cohort | Resting) -> np.ndarray:
+    def at(self, cohort: Cohort | StoredCohort) -> np.ndarray:
         """Return the positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
@@ -200,7 +200,7 @@ class Population:
     def narrow(self, ids: np.ndarray) -> Population:
         """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
         picked = (
-            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, Resting) else c.select(ids)
+            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, StoredCohort) else c.select(ids)
             for c in self.cohorts
         )
         return Population(tuple(c for c in picked if len(c.ids)))
@@ -288,7 +288,7 @@ class Population:
         for c in self.cohorts:
             yield from c.tensors.values()
 
-    def _only(self) -> Cohort | Resting:
+    def _only(self) -> Cohort | StoredCohort:
         """Return the one cohort; raise ValueError if there are several."""
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")

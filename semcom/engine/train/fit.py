@@ -95,7 +95,7 @@ class Fit:
         return Done(Population(tuple(cohorts)), done.log, done.carried, done.finite, state)
 
     def _train_on(self, chunk: Chunk, where: Tensor, done: Collected, state: Population) -> Population:
-        """Train the base station's one network with the optimiser's state of before; return that of after."""
+        """Train the base station's network; take and return the state of its optimiser."""
         (kept,) = state.stacks()
         chunk.recall(kept)
         self._train(chunk, where, done)

@@ -16,7 +16,7 @@ from channels import make_link
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Heard, hear
+from semcom.engine.train.visit import Outputs, infer
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ def encoded(session: Session, pop: Population) -> Features:
     owned = Ragged(torch.cat([images.train[int(k)] for k in pop.ids]), offsets)
     found = torch.zeros(len(owned.flat), draws.config.model.features, dtype=draws.dtype, device=draws.device)
 
-    def note(heard: Heard) -> None:
+    def note(heard: Outputs) -> None:
         real = heard.batch.weight > 0
         found[heard.at[real]] = heard.raw[real]
 
-    hear(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
+    infer(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
     train = replace(owned, flat=torch.arange(len(found), device=draws.device))
     empty = Ragged(owned.flat[:0], np.zeros_like(offsets))
     everyone = {"images": session.team.sum(found), "labels": images.labels[owned.flat], "train": train}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from semcom.data.federation import Ragged
-from semcom.engine.store.population import Cohort, Resting, in_part
+from semcom.engine.store.population import Cohort, StoredCohort, in_part
 
 ENCODER = "encoder."
 KNOWN_BYTES = 2**28
@@ -38,7 +38,7 @@ class Known:
 
 
 def known(
-    cohorts: Mapping[str, Cohort | Resting],
+    cohorts: Mapping[str, Cohort | StoredCohort],
     images: Callable[[], Tensor],
     encode: Callable[[Cohort, Tensor], Tensor],
     total: int,
@@ -89,7 +89,7 @@ def twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
     return found
 
 
-def shares_encoder(cohort: Cohort | Resting) -> bool:
+def shares_encoder(cohort: Cohort | StoredCohort) -> bool:
     """Return whether all clients of a cohort share the whole encoder."""
     return all(name in cohort.shared for name in cohort.network.state_dict() if in_part(name, ENCODER))
 

@@ -14,7 +14,7 @@ from semcom.data.federation import Ragged
 from semcom.engine.host.sending import send
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Heard, hear
+from semcom.engine.train.visit import Outputs, infer
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -51,7 +51,7 @@ class View:
         return scores.argmax(-1)
 
 
-Note = Callable[[Sequence[str], Heard], None]
+Note = Callable[[Sequence[str], Outputs], None]
 """`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
 
 
@@ -97,7 +97,7 @@ def confusions(
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)
 
-    def count(heard: Heard) -> None:
+    def count(heard: Outputs) -> None:
         for name in names[heard.name]:
             cell = heard.batch.y * c + views[name].decide(heard.features, heard.logits, heard.where)
             rows = counts[name][heard.test]
@@ -106,21 +106,21 @@ def confusions(
             note(names[heard.name], heard)
 
     pops = {key: views[same[0]].population for key, same in names.items()}
-    hear(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
+    infer(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
     found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
     """Return the classes, int64 `[b]`, that a client's model gives to images that pass the channel; see `show`."""
-    heard = show(session, view, client, images, snr_db)
+    heard = infer_images(session, view, client, images, snr_db)
     answers = [view.decide(each.features, each.logits, each.where) for each in heard]
     none = torch.zeros(1, 0, dtype=torch.int64, device=session.draws.device)  # the answer to no image at all
     return torch.cat([none, *answers], 1)[0].cpu()
 
 
-def show(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> list[Heard]:
-    """Show images to a client's model, and return what it made of them, batch by batch: `[1, b, ...]` each.
+def infer_images(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> list[Outputs]:
+    """Run a client's model on images, and return its outputs per batch: `[1, b, ...]` each.
 
     Args:
         session: the run.
@@ -146,8 +146,8 @@ def show(session: Session, view: View, client: int, images: Tensor, snr_db: floa
     guest = replace(draws.federation, images=images.to(device), labels=labels)
     offsets = np.where(np.arange(draws.config.clients + 1) > client, n, 0)
     table = Ragged(torch.arange(n, device=device), offsets)
-    heard: list[Heard] = []
+    heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
-    hear(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    infer(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
     where = send(np.searchsorted(ids, [client]), device)
     return [replace(each, where=where) for each in heard]

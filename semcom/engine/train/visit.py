@@ -19,7 +19,7 @@ from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send
 from semcom.engine.session import Session
-from semcom.engine.store.population import Cohort, Order, Population, Resting, in_part
+from semcom.engine.store.population import Cohort, Order, Population, StoredCohort, in_part
 from semcom.engine.train.forward import Batch, Signal, StackedModel, channels_last
 from semcom.engine.train.known import ENCODER, Known, distinct, known, twins
 from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes
@@ -38,7 +38,7 @@ Visitor = Callable[[Batch, Tensor, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
-class Heard:
+class Outputs:
     """A batch of each of k clients after its way through the models of one population, at one SNR.
 
     Attributes:
@@ -73,20 +73,20 @@ def visit(
     link: Link | None = None,
     meter: Meter | None = None,
 ) -> None:
-    """Show every sample of every client in `pop` to `fn`, as `hear` does with one population and one SNR."""
+    """Run inference on every sample of every client in `pop`, as `infer` does with one population and one SNR."""
 
-    def shown(heard: Heard) -> None:
+    def shown(heard: Outputs) -> None:
         fn(heard.batch, heard.features, heard.logits, heard.where)
 
-    hear(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
+    infer(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
 
 
 @torch.no_grad()
-def hear(
+def infer(
     session: Session,
     pops: Mapping[str, Population],
     table: Ragged,
-    fn: Callable[[Heard], None],
+    fn: Callable[[Outputs], None],
     *,
     stream: str,
     snrs_db: Sequence[float | None] = (None,),
@@ -94,7 +94,9 @@ def hear(
     meter: Meter | None = None,
     federation: Federation | None = None,
 ) -> None:
-    """Show every sample of every client to `fn`: through the models of each population, and the uplink at each SNR.
+    """Run inference on every sample of every client, and pass each batch to `fn`.
+
+    Samples go through the models of each population, and through the uplink at each SNR.
 
     Each rank shows its part of the clients to its own `fn`. The realisation of the channel is the same for all
     populations and SNRs.
@@ -164,7 +166,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Source:
-    """The samples that a pass shows, and what they meet; `hear` explains the fields."""
+    """The samples that a pass shows, and what they meet; `infer` explains the fields."""
 
     draws: Draws
     table: Ragged
@@ -175,7 +177,7 @@ class Source:
 
     def heard(
         self, models: Models, ids: np.ndarray, where: Mapping[str, Tensor], snrs_db: Sequence[float | None]
-    ) -> Iterator[Heard]:
+    ) -> Iterator[Outputs]:
         """Yield what comes of each batch of a chunk's clients `ids`, most samples first, who are at `where`."""
         draws, stacks = self.draws, models.stacks(ids)
         schedule = Schedule([self._in_order(int(client)) for client in ids])
@@ -198,9 +200,9 @@ class Source:
                 received = {name: active[name].receive(raw[name], met) for name in sources}
                 for name, source in models.source.items():
                     logits = active[name].decode(received[source], met)
-                    yield Heard(name, test, met, raw[source], received[source], logits, where[name][: cut.n], at)
+                    yield Outputs(name, test, met, raw[source], received[source], logits, where[name][: cut.n], at)
 
-    def known(self, cohorts: Mapping[str, Cohort | Resting]) -> dict[str, Known]:
+    def known(self, cohorts: Mapping[str, Cohort | StoredCohort]) -> dict[str, Known]:
         """Return the features of distinct images by those encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
         bytes_each = draws.config.model.features * draws.dtype.itemsize
@@ -252,9 +254,9 @@ def _share(team: Team, pop: Population, table: Ragged) -> Population:
     return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])
 
 
-def _side_by_side(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | Resting]]:
+def _side_by_side(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | StoredCohort]]:
     """Yield cohorts of the same encoder architecture and clients, by population; their heads may differ."""
-    groups: dict[tuple[int, bytes], dict[str, Cohort | Resting]] = {}
+    groups: dict[tuple[int, bytes], dict[str, Cohort | StoredCohort]] = {}
     for name, pop in pops.items():
         for cohort in pop.cohorts:
             if len(cohort.ids):

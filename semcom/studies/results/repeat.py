@@ -11,8 +11,8 @@ from typing import Any
 from semcom.config import COMMON, NOT_IDENTITY, AirConfig, ConfigError, RunConfig, TrainConfig, to_dict
 from semcom.config.options import spelled
 from semcom.data.registry import DATASETS
-from semcom.runs.owners import REGISTRIES, options_class, owner, put
 from semcom.runs.resolve import BAND_HZ
+from semcom.runs.section_options import REGISTRIES, options_class, owner, replace_options
 from semcom.studies.overrides import flag_name, number, spelled_set, spelled_vary
 from semcom.studies.results.table import fields
 
@@ -87,7 +87,7 @@ def _default(config: RunConfig) -> RunConfig:
     schedule = {name: value for name, value in COMMON.items() if config.train.preset == "common"}
     default = RunConfig(train=TrainConfig(**schedule), air=AirConfig(bandwidth_hz=BAND_HZ))
     for section in REGISTRIES:
-        default = put(default, section, _options(config, section))
+        default = replace_options(default, section, _options(config, section))
     return default
 
 

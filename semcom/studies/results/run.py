@@ -13,7 +13,7 @@ from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Sch
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
-from semcom.runs.owners import owner_field
+from semcom.runs.section_options import owner_field
 from semcom.studies.grid import TEST_SNR
 from semcom.studies.results.lock import OWNER
 from semcom.studies.results.outcome import TRAINING
@@ -133,10 +133,10 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
         owner = owner_field("method" if section == "hyper" else section)
-        takers = {run.fields.get(owner) for run in runs if column in run.fields}
+        accepted_by = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: before})
-            if column not in run.fields and run.fields.get(owner) in takers
+            if column not in run.fields and run.fields.get(owner) in accepted_by
             else run
             for run in runs
         ]

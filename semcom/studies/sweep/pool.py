@@ -16,7 +16,7 @@ from joblib import Parallel, delayed, parallel_config
 from channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require
-from semcom.engine.host.orphan import end_with
+from semcom.engine.host.orphan import exit_with_parent
 from semcom.runs.folder import BusyError
 from semcom.runs.stop import STATUS, Stopped, first
 from semcom.studies.experiment import Train
@@ -192,7 +192,7 @@ class _Parallel(Parallel):
 def _in_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
     """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
     if parent != os.getpid():
-        end_with(parent, look=True)  # joblib may have started it from a thread of its own
+        exit_with_parent(parent, look=True)  # joblib may have started it from a thread of its own
     try:
         with suppress(BusyError, OSError):  # the sweep says so
             attempt.attempt(content, train, limit_minutes)

@@ -18,7 +18,7 @@ from typing import Any
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
 from semcom.runs.folder import BusyError
-from semcom.runs.stop import STATUS, Stopped, held
+from semcom.runs.stop import STATUS, Stopped, defer_signals
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import run_folder
 from semcom.studies.sweep.attempt import attempt, one_line
@@ -121,7 +121,7 @@ class _Tasks:
         import ray
 
         while self._queue or self._active or self._ended:
-            with held():  # Ray would turn the exception of a signal into another one
+            with defer_signals():  # Ray would turn the exception of a signal into another one
                 while self._queue and (self.jobs is None or len(self._active) < self.jobs):
                     config = self._queue.popleft()
                     self._active[self.submit(config)] = config

@@ -10,7 +10,7 @@ from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import plain
-from semcom.runs.owners import KINDS, owner
+from semcom.runs.section_options import KINDS, owner
 from semcom.studies.experiment import Experiment
 from semcom.studies.fields import check_field, set_fields
 from semcom.studies.grid import Axis, Grid, Variant, axis_of

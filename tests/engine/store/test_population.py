@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from semcom.engine.host.ranks import Team
 from semcom.engine.store import initial as module
-from semcom.engine.store.population import Cohort, Population, Resting, average, common, in_part
+from semcom.engine.store.population import Cohort, Population, StoredCohort, average, common, in_part
 from semcom.engine.store.rows import Disk
 from tests import worlds
 from tests.worlds import mapped
@@ -295,12 +295,12 @@ def test_at_rest_is_what_stacks_are(
     for step in steps:
         pops.append(changed(pops[-1], step))
         twins.append(changed(twins[-1], step))
-    assert all(isinstance(c, Resting) for pop in pops for c in pop.cohorts)
+    assert all(isinstance(c, StoredCohort) for pop in pops for c in pop.cohorts)
     assert all(isinstance(c, Cohort) for twin in twins for c in twin.cohorts)
     assert all(alike(pop, twin) for pop, twin in zip(pops, twins, strict=True))
     pop, twin, first, first_twin = pops[-1], twins[-1], pops[0], twins[0]
     assert alike(pop.select(clients), twin.select(clients)) and alike(pop.narrow(clients), twin.narrow(clients))
-    assert all(isinstance(c, Resting) for c in pop.narrow(clients).cohorts)  # nothing is read before it is asked for
+    assert all(isinstance(c, StoredCohort) for c in pop.narrow(clients).cohorts)  # read when asked for
     assert alike(pop.spread("head."), twin.spread("head.")) and alike(plus(pop, 2.0), plus(twin, 2.0))
     assert alike(first.take("head.", pop), first_twin.take("head.", twin))
     assert alike(pop.put(first.select(clients)), twin.put(first_twin.select(clients)))
@@ -319,7 +319,7 @@ def test_a_part_that_becomes_common_is_no_longer_at_rest(store: str) -> None:
     pop = resting(store, ())
     values = average(pop, "head.", torch.full((5,), 0.2, dtype=torch.float64))
     got = pop.share(values)
-    assert alike(got, dense(pop).share(values)) and not any(isinstance(c, Resting) for c in got.cohorts)
+    assert alike(got, dense(pop).share(values)) and not any(isinstance(c, StoredCohort) for c in got.cohorts)
 
 
 def test_rows_that_are_read_are_copies() -> None:
@@ -335,11 +335,11 @@ def test_rows_that_are_read_are_copies() -> None:
 def test_all_in_common_has_no_rows() -> None:
     pop = worlds.world().population(shared=BOTH)
     (cohort,) = pop.cohorts
-    assert isinstance(cohort, Resting) and cohort.own.layout.size == 0
+    assert isinstance(cohort, StoredCohort) and cohort.own.layout.size == 0
     trained = plus(pop.select(ids(0, 2)).spread(), 1.0)
     assert pop.put(trained).cohorts[0] is cohort  # there is nothing to keep
     newest = pop.put(trained).share(average(trained, BOTH, torch.full((2,), 0.5, dtype=torch.float64)))
-    assert isinstance(newest.cohorts[0], Resting) and worlds.gap(newest, plus(pop, 1.0)) < 1e-15
+    assert isinstance(newest.cohorts[0], StoredCohort) and worlds.gap(newest, plus(pop, 1.0)) < 1e-15
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -363,10 +363,10 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             chunk=1,
         )
         w.session.tally.team = Team(size=ranks)
-        found = [c.own.shelf for c in w.population().cohorts if isinstance(c, Resting)]
+        found = [c.own.shelf for c in w.population().cohorts if isinstance(c, StoredCohort)]
         return [(s.path.name if s.path else "") if isinstance(s, Disk) else "memory" for s in found]
 
-    sizes = [c.own.layout.size for c in resting("host", ()).cohorts if isinstance(c, Resting)]
+    sizes = [c.own.layout.size for c in resting("host", ()).cohorts if isinstance(c, StoredCohort)]
     assert sizes[0] < sizes[1]
     files = ["rows-1.bin", "rows-2.bin"]
     assert shelves("host", 0) == shelves("device", 0) == ["memory", "memory"] and shelves("disk", 10**9) == files

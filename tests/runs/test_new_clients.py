@@ -27,9 +27,9 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs import newcomers
+from semcom.runs import new_clients
 from semcom.runs.images import read_images
-from semcom.runs.newcomers import joining
+from semcom.runs.new_clients import joining
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -134,8 +134,8 @@ def test_the_average_does_not_depend_on_how_many_models_are_held(monkeypatch: py
     members, _ = own(result.config)
     expected = mean(result, members)
     for at_once in (1, 2, 64):
-        monkeypatch.setattr(newcomers, "AT_ONCE", at_once)
-        model = newcomers.average_model(result.world, result.views["personal"].population)
+        monkeypatch.setattr(new_clients, "AT_ONCE", at_once)
+        model = new_clients.average_model(result.world, result.views["personal"].population)
         assert model.keys() == expected.keys()
         for name, t in model.items():
             torch.testing.assert_close(t[0], expected[name], rtol=0, atol=1e-14)
@@ -145,7 +145,7 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
     """Full batches of plain SGD, in torch's own words: features in evaluation mode, cross-entropy, seven steps."""
     views: dict[str, View] = {}
     seen: list[Population] = []
-    evaluate, fit = newcomers.evaluate, World.fit
+    evaluate, fit = new_clients.evaluate, World.fit
 
     def watch(session: Session, found: dict[str, View]) -> Any:
         views.update(found)
@@ -155,7 +155,7 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
         seen.append(pop)
         return fit(self, pop, *arguments, **options)
 
-    monkeypatch.setattr(newcomers, "evaluate", watch)
+    monkeypatch.setattr(new_clients, "evaluate", watch)
     monkeypatch.setattr(World, "fit", begun)
     finish = {"optimizer": "sgd", "lr": 0.5}  # whatever the run's own optimiser and schedule are
     result = run(request("test-heads", train={"batch_size": 50, "lr_milestones": (2,)}, finish=finish))

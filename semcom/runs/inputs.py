@@ -12,12 +12,12 @@ from semcom.config import ConfigError, RunConfig
 from semcom.data.readers import image_files
 from semcom.data.registry import DATASETS
 from semcom.files import digest, digest_of_file
-from semcom.runs.owners import put
 from semcom.runs.plugins import absolute, digest_of
+from semcom.runs.section_options import replace_options
 
 
-def locate(config: RunConfig) -> RunConfig:
-    """Return a configuration with absolute paths and with the digest of every file, folder and plug-in that it reads.
+def fingerprint_inputs(config: RunConfig) -> RunConfig:
+    """Make paths absolute, and add the digest of every file, folder and plug-in that a run reads.
 
     Its plug-ins have been loaded and its options built. A path where nothing lies stays as it is: its reader says so.
 
@@ -35,7 +35,7 @@ def locate(config: RunConfig) -> RunConfig:
     )
     if split is not None:
         split = _path(split)
-        config = put(config, "partition", replace(config.partition.options, path=split))
+        config = replace_options(config, "partition", replace(config.partition.options, path=split))
     files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": split}
     found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
     found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}

@@ -20,7 +20,7 @@ _LENGTH = len(_MARK) + 2 * hashlib.blake2b().digest_size
 _BLOCK = 1 << 20
 
 
-def write_sealed(content: Any, file: BinaryIO) -> None:
+def save_with_checksum(content: Any, file: BinaryIO) -> None:
     """Save `content` to an open file and seal it.
 
     Raises OSError as the system reported it: torch wraps some in errors of its own.
@@ -37,7 +37,7 @@ def write_sealed(content: Any, file: BinaryIO) -> None:
     file.write(_trailer(writer.digest))
 
 
-def is_sealed(file: BinaryIO) -> bool:
+def verify_checksum(file: BinaryIO) -> bool:
     """Return whether every byte of an open file is as it was sealed; the file is left at its beginning."""
     left = file.seek(0, os.SEEK_END) - 2 - _LENGTH
     file.seek(0)

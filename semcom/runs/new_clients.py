@@ -97,7 +97,7 @@ def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
 # -- what they make of a run -----------------------------------------------------------------------------------------
 
 
-def welcome(world: World, newcomers: Federation, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+def evaluate_new_clients(world: World, newcomers: Federation, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
     """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
     `global`: as it is (left out where the classes are others, or where its head is not what decides); `head`: its

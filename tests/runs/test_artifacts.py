@@ -11,10 +11,10 @@ import pytest
 from semcom.cli.flags import read_early, read_train
 from semcom.config import ConfigError, RunConfig
 from semcom.files import ARRAYS, SUMMARY
-from semcom.runs import kept, runner
+from semcom.runs import artifacts, runner
 from semcom.runs.accuracy import per_client
 from semcom.runs.arrays import read_arrays
-from semcom.runs.kept import Samples, class_counts, even_quota
+from semcom.runs.artifacts import Samples, class_counts, even_quota
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -147,7 +147,7 @@ def test_tested_clients_alone_are_kept(tmp_path: Path) -> None:
 
 def test_few_images_are_drawn_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = kept_by(run(request(tmp_path / "all")))
-    monkeypatch.setattr(kept, "IMAGES", 22)
+    monkeypatch.setattr(artifacts, "IMAGES", 22)
     some, again = (kept_by(run(request(tmp_path / name))) for name in ("some", "again"))
     sizes = np.bincount(some["samples/client"], minlength=4)
     assert sizes.sum() == 22 and sizes.max() - sizes.min() == 1 and same(some, again)
@@ -195,7 +195,7 @@ def test_what_cannot_be_kept_is_refused_before_any_work(
     options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit := options.pop("limit", None):
-        monkeypatch.setattr(kept, "LARGEST", limit)
+        monkeypatch.setattr(artifacts, "LARGEST", limit)
     with pytest.raises(ConfigError) as error:
         run(request(tmp_path / "out", **options))
     assert str(error.value).startswith(message) and not (tmp_path / "out").exists()

@@ -19,7 +19,7 @@ from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.random import keyed
 from semcom.engine.train.view import View, confusions
-from semcom.engine.train.visit import Heard
+from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, Arrays
 from semcom.runs.evaluation import is_due, of_clients
@@ -139,7 +139,7 @@ class Samples:
             chosen.append(table.offsets[client] + np.sort(order[:n].numpy()))
         return cls(world, np.concatenate(chosen))
 
-    def note(self, names: Sequence[str], heard: Heard) -> None:
+    def note(self, names: Sequence[str], heard: Outputs) -> None:
         """Take what is kept of a batch that some views have heard."""
         rows = self.row[heard.at]
         mine = (rows >= 0) & (heard.batch.weight > 0)

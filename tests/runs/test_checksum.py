@@ -15,7 +15,7 @@ import torch
 
 from semcom.config import RunError
 from semcom.runs.checkpoint import load, save
-from semcom.runs.seal import is_sealed, write_sealed
+from semcom.runs.checksum import save_with_checksum, verify_checksum
 
 CONTENT = {"hash": "abc", "progress": {"round": 3, "loss": 0.5}, "state": {"t": torch.arange(100.0)}}
 
@@ -28,7 +28,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def sealed(data: bytes) -> bool:
-    return is_sealed(io.BytesIO(data))
+    return verify_checksum(io.BytesIO(data))
 
 
 def test_a_sealed_file_is_a_torch_file_and_a_zip_archive(good: bytes, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_cut_or_grown_file_is_noticed(good: bytes) -> None:
 
 
 def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semcom.runs.seal._BLOCK", 1000)
+    monkeypatch.setattr("semcom.runs.checksum._BLOCK", 1000)
     for n in (0, 1, 5000):
         save(tmp_path / "c.pt", {"t": torch.arange(n)})
         assert torch.equal(load(tmp_path / "c.pt")["t"], torch.arange(n))
@@ -129,11 +129,11 @@ def test_a_full_disk_is_an_error_of_the_system_at_every_write(good: bytes, numbe
     """torch makes some of them its own: 'unexpected pos 64 vs 0'."""
     for room in (*range(0, len(good), 61), len(good) - 1):
         with pytest.raises(OSError) as error:
-            write_sealed(CONTENT, Full(room, number))
+            save_with_checksum(CONTENT, Full(room, number))
         assert error.value.errno == number
     file: BinaryIO = Full(len(good) + 2, number)  # the length of the comment is written twice
-    write_sealed(CONTENT, file)
-    assert is_sealed(file)
+    save_with_checksum(CONTENT, file)
+    assert verify_checksum(file)
 
 
 def test_an_error_of_another_kind_stays_what_it_is(tmp_path: Path) -> None:

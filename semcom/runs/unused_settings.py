@@ -55,7 +55,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Idle:
+class NoEffectRule:
     """A field, the condition under which it has no effect, and the reason."""
 
     field: str
@@ -72,23 +72,25 @@ OF_A_CHANNEL = (
 NO_NOISE = "{kind} has no noise"
 NOTHING_SENT = "{method} sends nothing"
 RULES = (
-    Idle("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
-    *(Idle(field, lambda r: not r.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
-    Idle("channel.snr_db", lambda r: not r.noisy, NO_NOISE),
-    Idle("channel.test_snr_db", lambda r: not r.noisy, NO_NOISE),
-    Idle("channel.downlink_snr_db", lambda r: not r.noisy, NO_NOISE),
-    Idle("channel.downlink_snr_db", lambda r: not r.hears_down, "nothing comes down through the channel"),
-    Idle("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
-    Idle("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
-    Idle("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
-    Idle("air.bits_per_use", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
-    Idle("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
-    Idle("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
-    Idle("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
-    Idle("train.through_link", lambda r: not r.radio, NO_CHANNEL),
-    Idle("train.through_link", lambda r: not r.noisy, NO_NOISE),
-    Idle("train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"),
-    Idle("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
+    NoEffectRule("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
+    *(NoEffectRule(field, lambda r: not r.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
+    NoEffectRule("channel.snr_db", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("channel.test_snr_db", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("channel.downlink_snr_db", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("channel.downlink_snr_db", lambda r: not r.hears_down, "nothing comes down through the channel"),
+    NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
+    NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
+    NoEffectRule("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
+    NoEffectRule("air.bits_per_use", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
+    NoEffectRule("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
+    NoEffectRule("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
+    NoEffectRule("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
+    NoEffectRule("train.through_link", lambda r: not r.radio, NO_CHANNEL),
+    NoEffectRule("train.through_link", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule(
+        "train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"
+    ),
+    NoEffectRule("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
 )
 
 

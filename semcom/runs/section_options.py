@@ -53,7 +53,7 @@ def options_class(section: str, name: str) -> type:
     return getattr(entry, "Hyper" if section == "method" else "Options", BaseOptions)
 
 
-def takers(section: str, option: str) -> list[str]:
+def accepted_by(section: str, option: str) -> list[str]:
     """Return the names of those in a section that take an option."""
     classes = {name: options_class(section, name) for name in REGISTRIES[section].names()}
     return [name for name, cls in classes.items() if option in (f.name for f in dataclasses.fields(cls))]
@@ -65,14 +65,14 @@ def with_options(config: R) -> R:
     Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
     """
     for section in REGISTRIES:
-        config = put(config, section, _built(config, section))
+        config = replace_options(config, section, _built(config, section))
     return config
 
 
 def _built(config: RunConfig, section: str) -> Any:
     name = owner(config, section)
     cls, given = options_class(section, name), options(config, section)
-    return build_options(cls, given, section, name, partial(takers, section))
+    return build_options(cls, given, section, name, partial(accepted_by, section))
 
 
 def options(config: RunConfig, section: str) -> Any:
@@ -80,7 +80,7 @@ def options(config: RunConfig, section: str) -> Any:
     return config.hyper if section == "method" else getattr(config, section).options
 
 
-def put(config: R, section: str, value: Any) -> R:
+def replace_options(config: R, section: str, value: Any) -> R:
     """Return a configuration with other options in a section."""
     if section == "method":
         return dataclasses.replace(config, hyper=value)
