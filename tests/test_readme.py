@@ -1,4 +1,4 @@
-"""README.md: every example runs as it is shown, and every link leads somewhere.
+"""README.md and pages of docs/: every example runs as it is shown, and every link leads somewhere.
 
 A python block begins with `# name.py` and is saved under that name; a bash block is run, unless the comment before it
 says that it is not. The examples of one section share a folder.
@@ -7,6 +7,7 @@ says that it is not. The examples of one section share a folder.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -33,24 +34,24 @@ from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
-TESTED = (
-    "A first experiment",
-    "Many runs at once",
-    "Clients with little data, and new clients",
-    "The same clients elsewhere",
-    "Classifiers of the clients' own at the end",
-    "More than one core, and very many clients",
-    "A method",
-    "A channel",
-    "An encoder",
-    "A dataset",
-    "A partition",
-    "An experiment and its figure",
-)
-"""Sections with a test below."""
+TESTED = {
+    README: ("First run", "A study", "Your own method"),
+    RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
+    EXTENDING: (
+        "A method",
+        "A channel",
+        "An encoder",
+        "A dataset",
+        "A partition",
+        "An experiment and its figure",
+    ),
+}
+"""Sections with a test below, of the pages of which every example is run."""
+SMALLER = {"--seeds 0..2": "--seeds 0..1 --set train.rounds=2 --set clients=3"}
+"""What the test of a study puts in the place of its size, to save time."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,16 @@ class Block:
     text: str
 
 
-def sections() -> dict[str, list[Block]]:
+@functools.cache
+def read_page(page: str) -> str:
+    """Read a page of the repository."""
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def sections(page: str) -> dict[str, list[Block]]:
     """Heading -> the fenced blocks below it, up to the next heading."""
     found: dict[str, list[Block]] = {}
-    for part in re.split(r"^(?=##+ )", README, flags=re.MULTILINE):
+    for part in re.split(r"^(?=##+ )", read_page(page), flags=re.MULTILINE):
         heading = part.partition("\n")[0].lstrip("# ")
         found[heading] = [Block(*match.groups(default="")) for match in FENCE.finditer(part)]
     return found
@@ -99,10 +106,10 @@ def here(block: str, folder: Path) -> str:
     return printed.getvalue()
 
 
-def follow(heading: str, folder: Path, run: Callable[[str, Path], str] = here) -> list[str]:
+def follow(page: str, heading: str, folder: Path, run: Callable[[str, Path], str] = here) -> list[str]:
     """Does what a section shows; returns what each of its bash blocks prints."""
     printed = []
-    for block in sections()[heading]:
+    for block in sections(page)[heading]:
         if block.language == "python":
             (folder / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
         elif block.language == "bash" and block.comment != SKIP:
@@ -134,19 +141,36 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_every_block_is_run_or_says_that_it_is_not() -> None:
-    for heading, blocks in sections().items():
+@pytest.mark.parametrize("page", TESTED)
+def test_every_block_is_run_or_says_that_it_is_not(page: str) -> None:
+    for heading, blocks in sections(page).items():
         for block in blocks:
             if block.language == "python":
                 assert re.match(r"# \w+\.py\n", block.text), block.text
             elif block.language == "bash" and block.comment == SKIP:
                 continue
             else:
-                assert block.language in ("bash", "text"), f"{block.language}: it would not be run"
-            assert heading in TESTED or block.language == "text", f"no test runs {heading!r}"
+                assert block.language in ("bash", "text", "bibtex"), f"{block.language}: it would not be run"
+            assert heading in TESTED[page] or block.language in ("text", "bibtex"), f"no test runs {heading!r}"
 
 
-PAGES = ["README.md", "experiments/results/README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+def test_the_readme_is_short() -> None:
+    assert len(read_page(README).split()) < 1500
+    assert len(re.sub(r"```.*?```", "", read_page(README), flags=re.DOTALL).split()) < 1100
+
+
+def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
+    (entry,) = (block.text for block in sections(README)["Citing"] if block.language == "bibtex")
+    fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,?$", entry, re.MULTILINE))
+    cited = dict(re.findall(r'^ *-? ?([\w-]+): "?(.*?)"?$', read_page("CITATION.cff"), re.MULTILINE))
+    assert fields.pop("author") == cited["name"]
+    assert fields == {name: cited[name] for name in ("title", "version", "license")}
+
+
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "experiments/results/README.md"),
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -160,21 +184,44 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in known, f"{page}: {target}#{anchor}"
 
 
-def test_first_experiment(tmp_path: Path) -> None:
-    trained, predicted = follow("A first experiment", tmp_path, shell)
+def test_first_run(tmp_path: Path) -> None:
+    (trained,) = follow(README, "First run", tmp_path, shell)
     summary = finished(tmp_path / "runs" / "first", "fedcl", clients=5, rounds=10)
     assert f"fedcl: {100 * summary['accuracy']:.1f} % after 10 rounds" in trained
     assert summary["snr_received_db"]["train_up"] == pytest.approx(10, abs=0.1)
-    shown = next(block.text for block in sections()["A first experiment"] if block.language == "text")
+    shown = next(block.text for block in sections(README)["First run"] if block.language == "text")
     traffic = shown[shown.index("per participating") :]
     assert traffic in trained, "the README shows other traffic than the command prints"
+    accuracy = float(shell("python first.py", tmp_path).split()[-1])
+    assert 0.1 < accuracy <= 1, "not better than a guess"
+
+
+def test_a_study_in_four_commands(tmp_path: Path) -> None:
+    (block,) = (block for block in sections(README)["A study"] if block.language == "bash")
+    text = block.text
+    for words, fewer in SMALLER.items():
+        assert words in text
+        text = text.replace(words, fewer)
+    assert len(text.splitlines()) == 4 and max(map(len, block.text.splitlines())) < 70, "four short commands"
+    printed = here(text, tmp_path)
+    assert "fedcl" in printed and "fedproto" in printed and "paired t over 2 seeds" in printed
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} >= {"lines.png", "lines.csv", "report.html"}
+
+
+def test_running(tmp_path: Path) -> None:
+    follow(RUNNING, "From the shell", tmp_path)
+    summary = finished(tmp_path / "runs" / "fedproto", "fedproto", clients=3, rounds=3)
+    (predicted,) = follow(RUNNING, "From Python", tmp_path, shell)
     accuracy, client = (float(line.split()[-1]) for line in predicted.splitlines())
-    assert 0.1 < accuracy <= 1 and 0.1 < client <= 1, "not better than a guess"
+    assert accuracy == summary["accuracy"] > 0.1 and 0.1 < client <= 1, "the shell and Python are the same run"
+    (printed,) = follow(RUNNING, "What you can choose", tmp_path)
+    assert "--channel." in printed and "letter-fig2b" in printed
 
 
 def test_method(tmp_path: Path) -> None:
-    follow("A method", tmp_path)
-    shared = finished(tmp_path / "runs" / "shared-encoder", "shared-encoder", clients=2, rounds=2)
+    follow(README, "Your own method", tmp_path)
+    follow(EXTENDING, "A method", tmp_path)
+    shared = finished(tmp_path / "runs" / "shared", "shared-encoder", clients=2, rounds=2)
     prox = finished(tmp_path / "runs" / "prox", "prox", clients=2, rounds=2)
     head = 64 * 10 + 10
     assert prox["traffic"]["up"]["floats"] - shared["traffic"]["up"]["floats"] == head
@@ -183,7 +230,7 @@ def test_method(tmp_path: Path) -> None:
 
 
 def test_channel(tmp_path: Path) -> None:
-    follow("A channel", tmp_path)
+    follow(EXTENDING, "A channel", tmp_path)
     summary = finished(tmp_path / "runs" / "sight", "fedcl", clients=2, rounds=2)
     assert read(tmp_path / "runs" / "sight", "config.json")["channel"]["kind"] == "sight"
     # 180 sent images: |h|^2 has variance (1 + 2 * 2) / (1 + 2)^2 = 0.56, so its mean is 1 +- 0.056, which is 0.24 dB.
@@ -191,49 +238,46 @@ def test_channel(tmp_path: Path) -> None:
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
 
 
-def test_many_runs_at_once(tmp_path: Path) -> None:
-    (printed,) = follow("Many runs at once", tmp_path)
-    assert "48 runs, 0 of them finished" in printed and "with --jobs 1" in printed
-    assert not (tmp_path / "results").exists()
-
-
-def test_little_data_and_new_clients(tmp_path: Path) -> None:
-    follow("Clients with little data, and new clients", tmp_path)
-    summary = finished(tmp_path / "runs" / "new", "fedavg", clients=4, rounds=2)
+def test_little_data(tmp_path: Path) -> None:
+    follow("docs/data.md", "Clients with little data", tmp_path)
+    summary = finished(tmp_path / "runs" / "scarce", "fedavg", clients=4, rounds=2)
     assert summary["samples"] == 2 * (3 * 45 + round(0.1 * 45))  # rounds; 3 classes of 15 images each
+
+
+def test_new_clients(tmp_path: Path) -> None:
+    follow("docs/metrics.md", "New clients", tmp_path)
+    summary = finished(tmp_path / "runs" / "new", "fedavg", clients=4, rounds=2)
     assert [len(summary["new_clients"][view]["clients"]) for view in ("global", "head")] == [2, 2]
 
 
-def test_the_same_clients_elsewhere(tmp_path: Path) -> None:
-    (table,) = follow("The same clients elsewhere", tmp_path)
+def test_splits(tmp_path: Path) -> None:
+    (table,) = follow("docs/data.md", "Splits that are written, and those of others", tmp_path)
     assert table.startswith("client train test ") and "--partition.path split.npz" in table
     finished(tmp_path / "runs" / "same", "fedavg", clients=4, rounds=2)
 
 
 def test_classifiers_at_the_end(tmp_path: Path) -> None:
-    follow("Classifiers of the clients' own at the end", tmp_path)
+    here(sections("docs/methods.md")["The last stage"][0].text, tmp_path)  # the other block takes hours
     summary = finished(tmp_path / "runs" / "own", "fedavg", clients=4, rounds=2)
-    assert (
-        list(summary["views"]) == ["finished", "global"]
-        and summary["accuracy"] > summary["views"]["global"]["accuracy"]
-    )
+    assert list(summary["views"]) == ["finished", "global"]
+    assert summary["accuracy"] > summary["views"]["global"]["accuracy"]
 
 
 def test_more_than_one_core(tmp_path: Path) -> None:
-    follow("More than one core, and very many clients", tmp_path)
+    follow(RUNNING, "Several cores, GPUs and machines", tmp_path)
     summary = finished(tmp_path / "runs" / "two", "fedcl", clients=4, rounds=3)
     assert "train/forward" in summary["seconds"]
 
 
 def test_encoder(tmp_path: Path) -> None:
-    follow("An encoder", tmp_path)
+    follow(EXTENDING, "An encoder", tmp_path)
     summary = finished(tmp_path / "runs" / "mixed", "fedcl", clients=2, rounds=2)
     assert read(tmp_path / "runs" / "mixed", "config.json")["model"]["encoder"] == "small-cnn,dcgan"
     assert len(summary["views"]["personal"]["clients"]) == 2
 
 
 def test_dataset(tmp_path: Path) -> None:
-    follow("A dataset", tmp_path)
+    follow(EXTENDING, "A dataset", tmp_path)
     with np.load(tmp_path / "mine.npz") as arrays:
         assert arrays["x_train"].shape == (1400, 32, 32) and arrays["x_train"].max() == 255
     mine = finished(tmp_path / "runs" / "mine", "local", clients=2, rounds=2)
@@ -243,14 +287,14 @@ def test_dataset(tmp_path: Path) -> None:
 
 
 def test_partition(tmp_path: Path) -> None:
-    follow("A partition", tmp_path)
+    follow(EXTENDING, "A partition", tmp_path)
     summary = finished(tmp_path / "runs" / "blocks", "fedavg", clients=4, rounds=2)
     assert summary["samples"] == 2 * (1797 - 4 * 30)
     assert read(tmp_path / "runs" / "blocks", "config.json")["partition"]["options"] == {"tests": 30}
 
 
 def test_experiment(tmp_path: Path) -> None:
-    (printed,) = follow("An experiment and its figure", tmp_path)
+    (printed,) = follow(EXTENDING, "An experiment and its figure", tmp_path)
     folder = tmp_path / "results" / "mine-smoke"
     table = pd.read_parquet(folder / "results.parquet")
     assert list(table["variant"]) == [v for v in ("fedproto", "FedProto weak", "local") for _ in (0, 10)]

@@ -54,11 +54,6 @@ def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
     assert all(words in PAGE for words in SMALLER)
 
 
-def test_the_readme_begins_with_commands_of_the_page() -> None:
-    first = re.search(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
-    assert first is not None and len(lines := first.group(1).splitlines()) == 4 and set(lines) <= set(LINES)
-
-
 def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) -> None:
     folder, printed = followed
     study = semcom.study(folder / "results" / "tutorial")

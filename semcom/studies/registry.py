@@ -68,7 +68,7 @@ def declared_in(file: str) -> str:
     load_plugins((file,))
     names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == absolute(file)]
     if not names:
-        raise ConfigError(f"experiment: {file} registers none; see the experiments' part of README.md")
+        raise ConfigError(f"experiment: {file} registers none; see docs/extending.md")
     if len(names) > 1:
         raise ConfigError(f"experiment: {file} registers {', '.join(names)}; give one: NAME --plugin {file}")
     return names[0]
