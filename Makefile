@@ -1,4 +1,4 @@
-# make install | demo | test: the first one builds .venv with PYTHON; it is rebuilt when what it is made from changes.
+# make install | demo | test | docs: the first one builds .venv with PYTHON; it is rebuilt when what it is made from changes.
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/installed-$(shell { echo '$(CURDIR)'; cat pyproject.toml co
 # These small models train fastest with one thread per process; a sweep runs one process per core.
 export OMP_NUM_THREADS := 1
 
-.PHONY: install demo test clean
+.PHONY: install demo test docs clean
 
 install: $(INSTALLED)
 
@@ -30,5 +30,9 @@ test: install
 	$(BIN)/python -m compileall -q semcom channels experiments figures tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# In site/, without a network; a broken link is an error. The notebooks are executed.
+docs: install
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache

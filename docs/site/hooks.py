@@ -1,0 +1,100 @@
+"""What MkDocs does not do by itself: files outside docs/, notebooks, and the help of every command.
+
+A link from a page to a file outside docs/ leads to a copy of that file below project/. Notebooks are executed in a
+scratch folder and become pages with their outputs. The page of the command line gets the help texts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import posixpath
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, OUTSIDE = "docs", "project"
+LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)(?=#[^)]*\)|\))")
+"""The relative target of a link or an image of Markdown, without its anchor."""
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+UNTESTED = "<!-- not run by the tests -->\n"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of notebooks, and every file outside docs/ that a page links to."""
+    for path in sorted((ROOT / DOCS / "notebooks").glob("*.py")):
+        for added in notebook(path, config):
+            files.append(added)
+    waiting = [ROOT / DOCS / file.src_uri for file in files.documentation_pages() if file.abs_src_path]
+    waiting += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    known = set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path in known or not path.is_file():
+            continue
+        known.add(path)
+        uri = site_uri(path.relative_to(ROOT).as_posix())
+        if files.get_file_from_path(uri) is None:
+            files.append(File.generated(config, uri, abs_src_path=str(path)))
+        if path.suffix == ".md":
+            text = "".join(FENCED.split(path.read_text(encoding="utf-8"))[::2])
+            waiting += [(path.parent / match[1]).resolve() for match in LINK.finditer(text)]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Point links at the places that their targets have in the site, and fill the page of the command line."""
+    here = page.file.src_uri
+    if here == "cli.md":
+        markdown += "".join(f"\n## {name}\n\n```text\n{text}```\n" for name, text in helps())
+    source = here.removeprefix(f"{OUTSIDE}/") if here.startswith(f"{OUTSIDE}/") else f"{DOCS}/{here}"
+
+    def moved(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
+        if not (ROOT / path).is_file():  # of the site only, or broken: MkDocs says so
+            return match[0]
+        return posixpath.relpath(site_uri(path), posixpath.dirname(here) or ".")
+
+    parts = FENCED.split(markdown.replace(UNTESTED, ""))
+    return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
+
+
+def site_uri(path: str) -> str:
+    """Map a path in the repository to its place in the site."""
+    if not path.startswith(f"{DOCS}/"):
+        return f"{OUTSIDE}/{path}"
+    uri = path.removeprefix(f"{DOCS}/")
+    return uri.removesuffix(".py") + ".md" if uri.startswith("notebooks/") and uri.endswith(".py") else uri
+
+
+def notebook(path: Path, config: Any) -> Iterator[File]:
+    """Execute a notebook, and yield its page and the pictures in it."""
+    import jupytext
+    from nbclient import NotebookClient
+    from nbconvert import MarkdownExporter
+
+    nodes = jupytext.read(path)
+    with tempfile.TemporaryDirectory() as scratch:
+        NotebookClient(nodes, timeout=300, kernel_name="python3", resources={"metadata": {"path": scratch}}).execute()
+    text, resources = MarkdownExporter().from_notebook_node(nodes)
+    for name, content in resources["outputs"].items():
+        renamed = f"{path.stem}-{name}"
+        text = text.replace(f"({name})", f"({renamed})")
+        yield File.generated(config, f"notebooks/{renamed}", content=content)
+    yield File.generated(config, f"notebooks/{path.stem}.md", content=text)
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Yield the help of semcom and of each of its commands."""
+    from semcom.cli.main import COMMANDS, main
+
+    for words in ([], *([name] for name in COMMANDS.names())):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            if main([*words, "--help"]) != 0:
+                raise RuntimeError(f"semcom {' '.join(words)} --help failed")
+        yield " ".join(["semcom", *words]), out.getvalue()
