@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS, OUTSIDE = "docs", "project"
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)(?=#[^)]*\)|\))")
 """The relative target of a link or an image of Markdown, without its anchor."""
+PIPE = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+"""Code with escaped pipes, as tables need them on GitHub and not here."""
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 UNTESTED = "<!-- not run by the tests -->\n"
 
@@ -61,7 +63,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return posixpath.relpath(site_uri(path), posixpath.dirname(here) or ".")
 
     parts = FENCED.split(markdown.replace(UNTESTED, ""))
-    return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else PIPE.sub(_plain, LINK.sub(moved, part)) for i, part in enumerate(parts))
+
+
+def _plain(code: re.Match[str]) -> str:
+    return code[0].replace("\\|", "|")
 
 
 def site_uri(path: str) -> str:
