@@ -184,6 +184,14 @@ def test_links_lead_somewhere(page: str) -> None:
         assert not anchor or anchor in known, f"{page}: {target}#{anchor}"
 
 
+def test_the_findings_are_those_of_the_result_page() -> None:
+    part = read_page(README).partition("\n## Results\n")[2].partition("\n## ")[0]
+    page = " ".join(read_page("docs/reproduction.md").split())
+    intervals = re.findall(r"\((-?[\d.]+ to -?[\d.]+)\)", part)
+    assert len(intervals) == 6 and all(interval in page for interval in intervals)
+    assert all(f"{number} points" in page for number in re.findall(r"\[(-?[\d.]+) points\]", part))
+
+
 def test_first_run(tmp_path: Path) -> None:
     (trained,) = follow(README, "First run", tmp_path, shell)
     summary = finished(tmp_path / "runs" / "first", "fedcl", clients=5, rounds=10)
