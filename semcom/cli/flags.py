@@ -203,8 +203,8 @@ BOARD = tyro.conf.arg(
     help_behavior_hint="(default: none)",
 )
 CONFIG_HELP = (
-    "A stored config.json. Flags override it: `none` takes an optional field back, such as --finish none. A stored "
-    "field that they leave without effect falls away."
+    "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. Flags override it: `none` takes an optional field "
+    "back, such as --finish none. A stored field that they leave without effect falls away."
 )
 CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {

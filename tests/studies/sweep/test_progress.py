@@ -159,9 +159,9 @@ def test_a_failure_is_told_with_its_place_and_the_command(tmp_path: Path, monkey
         "      raise it",
         "  this run alone: semcom train --config 'a b/config.json'",
     ]
-    assert replace(failure, own=True).told()[-1] == "  the command of the sweep tries it again"
+    assert replace(failure, own=True).format()[-1] == "  the command of the sweep tries it again"
     lost = replace(failure, folder=Path("nowhere"))
-    assert lost.told() == [*failure.told()[:2], "  the command of the sweep tries it again"]
+    assert lost.format() == [*failure.format()[:2], "  the command of the sweep tries it again"]
 
 
 def test_where_only_semcom_was_at_work_its_last_place_is_told(tmp_path: Path) -> None:
