@@ -79,7 +79,7 @@ class SweepFlags:
     """A field that varies: channel.snr_db=-6..18:3, or 0,9,18; joint ones: partition.ways,partition.shots=2:150,3:100
     (repeatable)."""
     dry_run: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
-    """Show the runs and an estimate of the time that they take on this machine, and train nothing."""
+    """Count the finished, reusable and pending runs, and show what varies; train nothing."""
     shard: str | None = None
     """Part of the grid that is carried out, such as 3/16: one job of a batch system's array (None: all of it)."""
     reuse: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="STUDY")] = ()
@@ -206,8 +206,8 @@ BOARD = tyro.conf.arg(
     help_behavior_hint="(default: none)",
 )
 CONFIG_HELP = (
-    "A stored config.json. Flags override it: `none` takes an optional field back, such as --finish none. A stored "
-    "field that they leave without effect falls away."
+    "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. Flags override it: `none` takes an optional field "
+    "back, such as --finish none. A stored field that they leave without effect falls away."
 )
 CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {

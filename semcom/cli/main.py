@@ -222,10 +222,11 @@ def sweep(words: list[str]) -> None:
 
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
-    """Print the runs of a planned sweep and what they will take."""
-    from semcom.studies.sweep.estimate import dry_run
+    """Print what a planned sweep would do, then fetch and check its data."""
+    from semcom.studies.sweep.sweep import check_data, preview
 
-    print(dry_run(plan, shard, wanted.jobs or 1, wanted.reuse))
+    print(preview(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
+    check_data(plan.runs.values())
 
 
 def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:

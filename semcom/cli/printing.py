@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
 from semcom.runs.accuracy import CURVES, LAST, tested_at
-from semcom.screen import Screen, on_terminal
+from semcom.screen import bars, on_terminal
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -35,29 +35,18 @@ class RoundProgress(contextlib.ExitStack):
         self.rounds = rounds
         self.bar: Any = None
 
-    def _open_bar(self) -> None:
-        """Open the bar, at the first round and not before: until then a wrong request ends with one line."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-        from rich.table import Column
-
-        numbers = TextColumn("{task.fields[shown]}", table_column=Column(overflow="fold"))
-        columns = (MofNCompleteColumn(), BarColumn(10), TimeElapsedColumn(), TextColumn("left"), TimeLeft())
-        self.bar = Progress(TextColumn("round"), *columns, numbers)
-        self.bar.add_task("", total=self.rounds, shown="")
-        self.enter_context(Screen(self.bar.get_renderable, seconds=0.5, stays=True))
-
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Show one line of `metrics.jsonl`."""
         shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
         shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
         if self.bar is None and on_terminal(sys.stderr):
-            self._open_bar()
+            self.bar = self.enter_context(bars())  # not before the first round: a wrong request ends with one line
+            self.bar.add_task("round", total=self.rounds, note="")
         if self.bar is None:
             logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
         else:
             text = "  ".join(f"{name} {value}" for name, value in shown.items())
-            self.bar.update(self.bar.task_ids[0], completed=line["round"], shown=text)
+            self.bar.update(self.bar.task_ids[0], completed=line["round"], note=text)
 
 
 def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:

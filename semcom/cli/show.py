@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from semcom.studies.analysis.overview import Course, Overview
-    from semcom.studies.results.run import Stored
 
 ROWS = 40
 """Runs of a study that are listed."""
@@ -143,20 +142,9 @@ def _head_of_run(found: Overview) -> dict[str, str]:
         "setting": ", ".join(fields) or "the defaults",
         "progress": f"{course.state}, round {course.round} of {course.rounds}",
         **({"made by": _origin(course.run.summary)} if course.run.summary else {}),
-        **({"repeat": again} if (again := _again(course.run, found.sweep)) else {}),
+        **({"repeat": again} if (again := found.repeat()) else {}),
         **({"at work": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
     }
-
-
-def _again(run: Stored, sweep: Mapping[str, Any]) -> str | None:
-    """Return the command that repeats a run; None where its configuration cannot be read any more."""
-    from semcom.runs.folder import read_config
-    from semcom.studies.results.repeat import once_more
-
-    try:
-        return once_more(read_config(run.folder, "show"), run.hash, sweep)
-    except ConfigError:
-        return None
 
 
 def _origin(summary: Mapping[str, Any]) -> str:

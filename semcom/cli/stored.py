@@ -14,14 +14,23 @@ from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig, from_dict
 from semcom.config.checks import check_types
 from semcom.config.options import spelled, usual
+from semcom.files import CONFIG
 from semcom.runs.section_options import options, replace_options
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
 
 
+MACHINE = ("device", "chunk", "processes", "store")
+"""Fields that suit the machine on which a run was made."""
+
+
 def read_config(path: str) -> RunConfig:
-    """Return the configuration stored in a config.json. Raises ConfigError."""
+    """Read a stored configuration: a config.json, that of a run's folder, or ARCHIVE.zip/RUN. Raises ConfigError."""
+    archive = os.path.dirname(path.rstrip("/"))
+    if archive.endswith(".zip") and os.path.isfile(archive):
+        return _read_archived(archive, os.path.basename(path.rstrip("/")))
+    path = os.path.join(path, CONFIG) if os.path.isdir(path) else path
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
             raise ConfigError(f"config: {path!r} is no file")
@@ -34,6 +43,36 @@ def read_config(path: str) -> RunConfig:
         raise
     except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
         raise ConfigError(f"config: {path!r} is no JSON file: {error}") from None
+    return _checked(values)
+
+
+def _read_archived(archive: str, run: str) -> RunConfig:
+    """Read the configuration of a run in an archive, which is often of another machine.
+
+    Its device, and how many clients this takes at once, are left open. A path that is not here is cut down to the name
+    of its file, which is then looked for in the current folder.
+    """
+    from semcom.studies.results.archive import unpacked
+
+    with unpacked(Path(archive)) as folder:
+        file = Path(folder) / run / CONFIG
+        if not file.is_file():
+            raise ConfigError(f"config: {archive} has no run {run}; semcom show {archive} lists some")
+        values = json.loads(file.read_text(encoding="utf-8"))
+    return _checked({name: _local(value) for name, value in values.items() if name not in MACHINE})
+
+
+def _local(value: Any) -> Any:
+    """Cut paths that are not here down to the names of their files, in a value or inside it."""
+    if isinstance(value, dict):
+        return {name: _local(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_local(inner) for inner in value]
+    elsewhere = isinstance(value, str) and os.path.isabs(value) and not os.path.exists(value)
+    return os.path.basename(value) if elsewhere else value
+
+
+def _checked(values: Any) -> RunConfig:
     config = from_dict(values)
     check_types(config)
     return config

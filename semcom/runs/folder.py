@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import itertools
 import json
 import logging
 import math
@@ -258,25 +257,16 @@ def read_config(folder: Path, asked: str) -> RunConfig:
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:
     """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
-    lines, _ = read_metrics_from(folder, 0)
-    return list(itertools.takewhile(lambda line: rounds is None or line["round"] <= rounds, lines))
-
-
-def read_metrics_from(folder: Path, start: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the lines of metrics.jsonl from a byte on, up to the first that is not whole, and the byte after them."""
     whole: list[dict[str, Any]] = []
     try:
         with (folder / METRICS).open("rb") as file:
-            file.seek(start)
-            for text in file:
-                line = _parsed(text)
-                if line is None:
+            for line in map(_parsed, file):
+                if line is None or (rounds is not None and line["round"] > rounds):
                     break
                 whole.append(line)
-                start += len(text)
     except FileNotFoundError:
         pass
-    return whole, start
+    return whole
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:

@@ -47,11 +47,6 @@ def work(config: Resolved) -> float:
     return config.train.rounds * config.participants * _epochs(config) if known is None else known
 
 
-def kind(config: Resolved) -> tuple[object, ...]:
-    """Return what runs have in common that take alike for the same `work`: method, data, network, link, precision."""
-    return config.method, repr(config.data), repr(config.model), config.channel.kind, config.precision
-
-
 def client_size(config: Resolved) -> float | None:
     """Return the mean number of training samples per client of a resolved run; None where the data are not known."""
     fields = to_dict(config)["partition"]

@@ -16,6 +16,7 @@ from semcom.config import run_hash
 from semcom.files import SWEEP
 from semcom.runs.folder import LOCK
 from semcom.studies.analysis.overview import overview, setting
+from semcom.studies.results.archive import pack
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
@@ -142,7 +143,7 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
     assert lines[0].split() == ["run", hashes[DONE], "of", "fedcl,", "in", f"s/{hashes[DONE]}"]
     assert words(lines[1]) == "setting channel.snr_db=9, train.rounds=20, clients=2"
     assert words(lines[2]) == "progress done, round 20 of 20"
-    assert lines[4].split()[:4] == ["repeat", "semcom", "train", "fedcl"]
+    assert words(lines[4]) == f"repeat semcom train --config s/{hashes[DONE]}/config.json --out repeated/{hashes[DONE]}"
     (of_view,) = (line.split() for line in lines if line.startswith("personal"))
     assert of_view == ["personal", "75.0", "90.0", "19", "82.5", "2.5", "80.0"]
     assert "received SNR: train up 10.00 dB, train down 10.00 dB, test 10.00 dB" in lines
@@ -160,33 +161,29 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
 
 
 @pytest.mark.parametrize(
-    ("run", "command"),
+    ("archive", "key", "command"),
     [
-        (
-            "letter-fig2b-small.zip/075f814be7b9",
-            "semcom train fedcl --method.lam 0.0625 --data.name cifar10 --partition.shots 100 "
-            "--partition.test-per-class 100 --model.encoder dcgan-narrow --channel.snr-db=-3 --train.batch-size 20 "
-            "--train.optimizer sgd --train.eval-every 20 --out repeated/075f814be7b9 --data.root data",
-        ),
-        (  # what the experiment adds is not in a run of semcom train
-            "letter-fig4-small.zip/056f5f7eed7d",
-            "semcom sweep letter-fig4 --scale small --methods fedproto --seeds 2 --data.root data "
-            "--out repeated/056f5f7eed7d",
-        ),
-        (
-            "fedcrc-fig1-small.zip/09c63d2660d3",
-            "semcom sweep fedcrc-fig1 --scale small --methods fedavg_ft "
-            """--vary 'partition.kind,partition.beta=[["iid", null]]' --set finish.epochs=2 """
-            "--seeds 2 --data.root data --out repeated/09c63d2660d3",
-        ),
+        ("letter-fig2b-small.zip", "075f814be7b9", "semcom train --config {run} --out repeated/075f814be7b9"),
+        # what the experiment adds is not in a run of semcom train
+        ("letter-fig4-small.zip", "056f5f7eed7d", "semcom sweep letter-fig4 --scale small"),
     ],
 )
 def test_a_run_of_an_archive_is_shown_with_the_command_that_repeats_it(
-    run: str, command: str, capsys: pytest.CaptureFixture[str]
+    archive: str, key: str, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = words(told(capsys, f"show {COMMITTED / run}"))
-    assert f"repeat {command}" in text
+    monkeypatch.setenv("COLUMNS", "400")
+    run = COMMITTED / archive / key
+    text = words(told(capsys, f"show {run}"))
+    assert f"repeat {command.format(run=run)} " in text
     assert "made by commit" in text and "torch 2.15.0, processor not recorded" in text
+
+
+def test_failed_runs_of_an_archive_are_repeated_from_it(
+    folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack(folder)
+    lines = told(capsys, "show s.zip").splitlines()
+    assert lines[-1] == f"  this run alone: semcom train --config s.zip/{hashes[FAILED]}"
 
 
 def test_an_archive_without_the_run_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from experiments.claims.evidence import COMMITTED
 from semcom.cli import flags
 from semcom.cli import main as cli
-from semcom.cli.stored import resolve_over
-from semcom.config import ConfigError, Resolved, RunConfig, TrainConfig, to_dict
+from semcom.cli.stored import read_config, resolve_over
+from semcom.config import ConfigError, Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.resolve import resolve
+from semcom.studies.results.archive import pack
 
 
 def over(folder: Path, stored: RunConfig, words: str) -> tuple[Resolved, list[str]]:
@@ -101,6 +103,26 @@ def test_a_line_says_what_has_fallen_away(tmp_path: Path, capsys: pytest.Capture
     assert cli.main(["train", "--config", str(path), "--channel.kind", "none", "--partition.shots", "4"]) == 0
     wanted = f"INFO left out of {path}, as it has no effect beside the flags: channel.snr-db"
     assert [line for line in capsys.readouterr().err.splitlines() if line.endswith(wanted)]
+
+
+# Places of a configuration -------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_named_by_its_folder_or_by_its_place_in_an_archive(tmp_path: Path) -> None:
+    stored = dataclasses.replace(request(), plugins=("/elsewhere/own.py",), chunk=3, seed=5, out="/elsewhere/r")
+    (tmp_path / "s" / "a-run").mkdir(parents=True)
+    (tmp_path / "s" / "a-run" / "config.json").write_text(json.dumps(to_dict(stored)))
+    assert to_dict(read_config(str(tmp_path / "s" / "a-run")))["plugins"] == ("/elsewhere/own.py",)
+    found = read_config(f"{pack(tmp_path / 's')}/a-run")
+    assert (found.method, found.seed, found.plugins) == ("fedavg", 5, ("own.py",))
+    assert (found.device, found.chunk, found.out) == ("auto", "auto", None), "those of this machine"
+    with pytest.raises(ConfigError, match="^config: .*s.zip has no run another"):
+        read_config(f"{tmp_path / 's.zip'}/another")
+
+
+def test_a_stored_run_is_the_same_run_again() -> None:
+    place = COMMITTED / "letter-fig2b-small.zip" / "075f814be7b9"
+    assert run_hash(resolve(read_config(str(place)))) == place.name
 
 
 @pytest.mark.parametrize("word", ["none", "None"])

@@ -13,7 +13,16 @@ from experiments import papers
 from semcom.config import ConfigError, PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, point_label, value_label
-from semcom.studies.overrides import read_seeds, read_set, read_vary, several, spelled, spelled_set, spelled_vary
+from semcom.studies.overrides import (
+    duration,
+    read_seeds,
+    read_set,
+    read_vary,
+    several,
+    spelled,
+    spelled_set,
+    spelled_vary,
+)
 from semcom.studies.sweep.request import Request, altered, asked, command
 
 
@@ -230,3 +239,11 @@ def test_arms_have_the_names_of_their_papers() -> None:
     assert value_label("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
     assert value_label("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
     assert set(ARMS) == {name for name in papers.OWN if name.startswith(("fedcosr", "fedcrc"))}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0 s"), (8.26, "8.3 s"), (89.4, "89 s"), (91, "1.5 min"), (7200, "2 h"), (40 * 3600, "40 h")],
+)
+def test_times_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

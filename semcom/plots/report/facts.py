@@ -10,9 +10,9 @@ from typing import Any
 from semcom.files import SUMMARY
 from semcom.plots.report.names import heading, listed, shown
 from semcom.plots.report.subject import Subject
+from semcom.studies.analysis.overview import setting
 from semcom.studies.analysis.study import Study
 from semcom.studies.overrides import flag_name
-from semcom.studies.results.repeat import changed
 from semcom.studies.results.run import Stored
 
 Fact = tuple[str, str]
@@ -63,9 +63,10 @@ def sorted_values(study: Study, field: str) -> list[Any]:
 
 def _settings(subject: Subject) -> str:
     """Return the fields that all runs share and that are not as by default."""
-    each = [changed(config) for config in subject.configs.values()]
-    apart = {"seed", "keep", *subject.study.axes}
-    common = {n: v for n, v in (each[0] if each else {}).items() if n not in apart and all(v == o.get(n) for o in each)}
+    runs = [run for run in subject.study.stored if run.fields]
+    apart = {"seed", *subject.study.axes}
+    first = setting(runs[0]) if runs else {}
+    common = {n: v for n, v in first.items() if n not in apart and all(v == run.fields.get(n) for run in runs)}
     return ", ".join(f"{flag_name(name)} {_value(value)}" for name, value in common.items())
 
 

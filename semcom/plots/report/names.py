@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from semcom.studies.names import FIELDS, point_label
 from semcom.studies.overrides import number
-from semcom.studies.results.repeat import here
+
+
+def here(text: str) -> str:
+    """Return a text, of an absolute path the name of its file alone."""
+    return os.path.basename(text) if os.path.isabs(text) else text
 
 
 class Names:

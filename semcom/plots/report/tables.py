@@ -10,13 +10,14 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
+from semcom.files import CONFIG
 from semcom.plots.report.names import Names, empty, heading, percent, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import cost_of
 from semcom.studies.analysis.study import Study
-from semcom.studies.results import repeat
-from semcom.studies.results.run import Stored
+from semcom.studies.results.failures import repeat_command
+from semcom.studies.results.run import Stored, config_path
 
 MOST_COMPARISONS = 400
 """Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
@@ -132,7 +133,7 @@ def _runs(subject: Subject) -> Table:
         accuracy, worst = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10"))
         measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
         measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
-        command = subject.names.text(_command(subject, run.hash))
+        command = subject.names.text(_command(subject, run))
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place(row, columns), _text(row["status"]), *measured, *ends])
     heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
@@ -141,10 +142,11 @@ def _runs(subject: Subject) -> Table:
     return Table("runs", "All runs", note, heads, rows, list(study.runs["hash"]))
 
 
-def _command(subject: Subject, key: str) -> str:
-    """Return the command that repeats a run; nothing where its configuration is not stored."""
-    config = subject.configs.get(key)
-    return "" if config is None else repeat.once_more(config, key, subject.study.record)
+def _command(subject: Subject, run: Stored) -> str:
+    """Build the command that repeats a run; nothing where that of the study does."""
+    if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
+        return ""
+    return repeat_command(config_path(subject.folder, run), f"repeated/{run.hash}")
 
 
 def _of_view(study: Study, view: str | None) -> dict[str, dict[str, Any]]:

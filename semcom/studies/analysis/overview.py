@@ -16,10 +16,10 @@ from semcom.files import CONFIG, at_home
 from semcom.runs.accuracy import headlines
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
-from semcom.studies.results.failures import Failure
+from semcom.studies.results.failures import Failure, repeat_command
 from semcom.studies.results.labels import label, labels, varied
 from semcom.studies.results.lock import held_by, workers
-from semcom.studies.results.run import Stored
+from semcom.studies.results.run import Stored, config_path
 from semcom.studies.results.table import fields
 
 State = Literal["running", "stopped", "failed", "done", "to come"]
@@ -70,8 +70,6 @@ class Overview:
     """Whether the sweep trains by a function of the experiment's own."""
     of_run: bool
     """Whether it is the folder of one run."""
-    sweep: Mapping[str, Any]
-    """What sweep.json says; nothing where no sweep is known."""
 
     def counts(self) -> dict[State, int]:
         """Return state -> number of runs."""
@@ -91,7 +89,21 @@ class Overview:
     def failures(self) -> list[Failure]:
         """Return the failed runs."""
         failed = [course for course in self.courses if course.state == "failed"]
-        return [Failure(course.label, course.run.folder, course.run.error or "", self.own) for course in failed]
+        return [
+            Failure(c.label, c.run.folder, c.run.error or "", self.own, config_path(self.folder, c.run)) for c in failed
+        ]
+
+    def repeat(self) -> str | None:
+        """Build the command that repeats the run of the folder, of an own training function the one of the whole sweep.
+
+        A run that is done is repeated in another folder; one that is not goes on in its own. None without a stored
+        configuration.
+        """
+        (run,) = (course.run for course in self.courses)
+        if self.own or not (run.folder / CONFIG).is_file():
+            return self.command
+        goes_on = self.folder.is_dir() and run.status != "done"
+        return repeat_command(config_path(self.folder, run), None if goes_on else f"repeated/{run.hash}")
 
     def warnings(self) -> dict[str, int]:
         """Return warning -> number of runs that warned of it."""
@@ -119,12 +131,11 @@ def overview(folder: Path | str) -> Overview:
     study = semcom.study(folder)
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
-    swept = place.parent if of_run else folder
-    sweep, at_work = _sweep(swept), tuple(workers(swept))
+    sweep, at_work = _sweep(place.parent), tuple(workers(place.parent))
     named = labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
     courses = tuple(_course(run, named[run.hash], bool(at_work)) for run in study.stored)
     own = bool(sweep.get("own_training"))
-    return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run, sweep)
+    return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run)
 
 
 def _keys(run: Stored, study: Study) -> dict[str, Any]:

@@ -34,22 +34,35 @@ class Failure:
     own: bool = False
     """Whether the experiment trains by a function of its own, which `semcom train` knows nothing of."""
 
-    def again(self) -> str | None:
-        """Return the command that repeats this run alone; None where there is none."""
-        config = self.folder / CONFIG
-        return None if self.own or not config.is_file() else f"semcom train --config {shlex.quote(str(config))}"
+    config: Path | None = None
+    """Where its configuration lies, as `semcom train` takes it (None: in the folder)."""
 
-    def told(self) -> list[str]:
-        """Return lines about it: label, cause, place, command."""
+    def again(self) -> str | None:
+        """Build the command that repeats this run alone; None where there is none."""
+        there = not self.own and (self.folder / CONFIG).is_file()
+        return repeat_command(self.config or self.folder / CONFIG) if there else None
+
+    def format(self) -> list[str]:
+        """Describe it in lines: label, cause, place, command."""
         again = self.again()
         where = [f"    {line}" for line in place(self.folder)]
         command = f"  this run alone: {again}" if again else "  the command of the sweep tries it again"
         return [f"FAILED {self.label}", f"  {self.error}", *where, command]
 
 
+def repeat_command(config: Path, out: str | None = None) -> str:
+    """Build the command that repeats a run.
+
+    Args:
+        config: its config.json, or ARCHIVE.zip/RUN.
+        out: folder of the repetition (None: that of the configuration).
+    """
+    return shlex.join(["semcom", "train", "--config", str(config), *(("--out", out) if out else ())])
+
+
 def report(failures: Sequence[Failure]) -> str:
-    """Return what is told of failed runs: the first `FULL` in full, each of the others in a line."""
-    lines = [line for failure in failures[:FULL] for line in failure.told()]
+    """Describe failed runs: the first `FULL` in full, each of the others in a line."""
+    lines = [line for failure in failures[:FULL] for line in failure.format()]
     return "\n".join([*lines, *(f"FAILED {failure.label}: {failure.error}" for failure in failures[FULL:])])
 
 

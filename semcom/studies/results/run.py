@@ -93,6 +93,18 @@ class Stored:
         return [] if given is None else str(given).split(",")
 
 
+def config_path(study: Path, run: Stored) -> Path:
+    """Name the configuration of a run as `semcom train --config` takes it.
+
+    Args:
+        study: the folder or the archive of the study, or ARCHIVE.zip/RUN.
+        run: one of its runs.
+    """
+    if study.is_file():
+        return study / run.folder.name
+    return study if study.parent.is_file() else run.folder / CONFIG
+
+
 def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     """Return the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 

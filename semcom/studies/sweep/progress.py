@@ -1,4 +1,4 @@
-"""The progress of a sweep: one line on stderr for each run that ends; on a terminal also those that are at work."""
+"""The progress of a sweep: one line on stderr for each run that ends; on a terminal also those that are running."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semcom.config import Resolved, RunConfig, run_hash
-from semcom.files import CONFIG, ERROR
+from semcom.files import CONFIG, ERROR, METRICS
 from semcom.runs.accuracy import tested_at
 from semcom.runs.folder import read_summary, write_config
-from semcom.screen import Screen, on_terminal
+from semcom.screen import bars, on_terminal
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
-from semcom.studies.sweep.display import Snapshot, shown
-from semcom.studies.sweep.following import Following
-from semcom.studies.sweep.forecast import Forecast
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
+
+SECONDS = 1.0
+"""Time between two looks at the rounds of the running runs."""
 
 
 class SweepProgress:
-    """Follows runs by what they leave in their folders; a context manager that shows the runs at work on a terminal.
+    """Follows runs by what they leave in their folders; a context manager that shows the running ones on a terminal.
 
     Args:
         runs: hash -> resolved configuration with its folder; those that are not finished are waited for.
@@ -34,33 +35,38 @@ class SweepProgress:
 
     def __init__(self, runs: Mapping[str, Resolved], labels: Mapping[str, str] | None = None, jobs: int = 1) -> None:
         self.errors: dict[str, str] = {}
+        self.jobs = jobs
+        self._rounds = {key: config.train.rounds for key, config in runs.items()}
         self._labels = labels or {key: f"{config.method}, {key}" for key, config in runs.items()}
         self._waiting = {key: config for key, config in runs.items() if not is_finished(config)}
         self._total, self._start, self._lock = len(runs), time.monotonic(), threading.Lock()
         before = len(runs) - len(self._waiting)
         for config in self._waiting.values():
             (run_folder(config) / ERROR).unlink(missing_ok=True)
-        self._following = Following(self._waiting, jobs)
-        self._forecast = Forecast(self._waiting, jobs, self._following)
-        self._screen, self._open = Screen(self._shown), ExitStack()
+        self._open = ExitStack()
         if before:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
     def __enter__(self) -> SweepProgress:
         if on_terminal(sys.stderr):
-            self._open.enter_context(self._screen)
+            progress, ended = self._open.enter_context(bars(transient=True)), threading.Event()
+            thread = threading.Thread(target=self._follow, args=(progress, ended), daemon=True)
+            thread.start()
+            self._open.callback(thread.join)
+            self._open.callback(ended.set)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def at_a_time(self, jobs: int) -> None:
-        """Take note of how many runs a cluster has room for, which is known once it is reached."""
-        self._following.jobs = self._forecast.jobs = jobs
-
     def waiting(self) -> list[RunConfig]:
-        """Return the runs that have left neither a summary nor an error."""
+        """List the runs that have left neither a summary nor an error."""
         return list(self._waiting.values())
+
+    def running(self) -> dict[str, int]:
+        """Count the rounds of the running runs, by hash: runs begin in their order, `jobs` at a time."""
+        first = list(self._waiting.items())[: self.jobs]
+        return {key: _count_rounds(run_folder(config)) for key, config in first if run_folder(config).is_dir()}
 
     def look(self) -> None:
         """Report the runs that ended since the last look; joblib's threads call this too."""
@@ -86,21 +92,6 @@ class SweepProgress:
         self._waiting.clear()
         self._say(f"{len(left)} run{'s were' if len(left) > 1 else ' was'} not started: {reason}")
 
-    def snapshot(self) -> Snapshot:
-        """Return how far the sweep has come."""
-        now, errors = self._seconds(), dict(self.errors)
-        waiting = {key: config for key, config in dict(self._waiting).items() if key not in errors}
-        running = self._following.look(waiting, now)
-        done, to_come = self._total - len(waiting) - len(errors), len(waiting) - len(running)
-        left = self._forecast.seconds_left(waiting, errors, now)
-        return Snapshot(running, done, len(errors), to_come, now, left)
-
-    def _shown(self) -> RenderableType:
-        return shown(self.snapshot(), self._labels, self._screen.lines)
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._start
-
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
         key, found = run_hash(config), read_summary(run_folder(config)) or {}
@@ -111,14 +102,41 @@ class SweepProgress:
     def _report(self, key: str, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""
         del self._waiting[key]
-        self._say(f"[{self._total - len(self._waiting)}/{self._total}, {self._seconds():.0f} s] {text}")
+        seconds = time.monotonic() - self._start
+        self._say(f"[{self._total - len(self._waiting)}/{self._total}, {seconds:.0f} s] {text}")
 
     def _say(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    def _follow(self, progress: Progress, ended: threading.Event) -> None:
+        """Keep a bar for all rounds, and one for each running run, up to date until the end."""
+        whole = progress.add_task("", total=sum(self._rounds.values()), note="")
+        tasks: dict[str, TaskID] = {}
+        while not ended.is_set():
+            running, waiting, failed = self.running(), dict(self._waiting), len(self.errors)
+            for key in tasks.keys() - running.keys():
+                progress.remove_task(tasks.pop(key))
+            for key, rounds in running.items():
+                if key not in tasks:
+                    tasks[key] = progress.add_task(self._labels[key], total=self._rounds[key], note="")
+                progress.update(tasks[key], completed=rounds)
+            left = sum(self._rounds[key] - running.get(key, 0) for key in waiting)
+            finished, pending = self._total - len(waiting) - failed, len(waiting) - len(running)
+            counts = {"finished": finished, "failed": failed, "running": len(running), "pending": pending}
+            text = ", ".join(f"{n} {state}" for state, n in counts.items() if n or state == "finished")
+            done = sum(self._rounds.values()) - left
+            progress.update(whole, completed=done, description=f"{self._total} runs: {text}")
+            ended.wait(SECONDS)
+
+
+def _count_rounds(folder: Path) -> int:
+    with suppress(FileNotFoundError), (folder / METRICS).open("rb") as lines:
+        return sum(1 for _ in lines)
+    return 0
+
 
 def _leave_config(config: RunConfig) -> None:
-    """Leave the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
+    """Store the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
     folder = run_folder(config)
     if folder.is_dir() and not (folder / CONFIG).exists():
         with suppress(OSError):  # a full disk

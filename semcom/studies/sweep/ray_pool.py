@@ -76,7 +76,7 @@ def carry_out(
             return task.remote(to_dict(config), train, limit_minutes, os.getcwd())
 
         room = max(1, _places(gpus))
-        progress.at_a_time(min(jobs or room, room))
+        progress.jobs = min(jobs or room, room)
         tasks = _Tasks(progress, submit, jobs)
         try:
             tasks.carry_out()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import semcom
@@ -19,6 +20,7 @@ from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.studies.analysis import means
 from semcom.studies.experiment import Train
+from semcom.studies.overrides import duration, spelled_vary
 from semcom.studies.registry import own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report
@@ -176,6 +178,56 @@ def execute(
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
     print(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
+
+
+def preview(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
+    """Describe a sweep before it begins: its number of runs, what varies, and the time that finished runs took.
+
+    Nothing is written, loaded or trained.
+
+    Args:
+        plan: the sweep.
+        shard: the part of it that is counted (None: all of it).
+        jobs: largest number of runs at a time.
+        reuse: folders or archives of other studies, whose finished runs would be taken over.
+
+    Raises:
+        ConfigError: a study to reuse is none.
+    """
+    share = dict(plan.runs) if shard is None else shard.of(plan.runs)
+    finished = {key for key, config in share.items() if is_finished(config)}
+    with reusable(plan, reuse) as found:
+        reused = found.keys() & share.keys()
+    pending = share.keys() - finished - reused
+    counts = {"finished": len(finished), "reusable": len(reused), "pending": len(pending)}
+    part = f"shard {shard}: " if shard else ""
+    lines = [f"{part}{len(share)} runs: " + ", ".join(f"{n} {state}" for state, n in counts.items())]
+    lines.append(f"methods: {', '.join(dict.fromkeys(plan.variants.values()))}")
+    for axis in plan.experiment.axes(plan.scale):
+        if len(axis.values) > 1:
+            names, _, values = spelled_vary(axis.fields, axis.values).partition("=")
+            lines.append(f"{names}: {values}")
+    return "\n".join([*lines, *([_expected_time(plan, pending, jobs)] if pending else [])])
+
+
+def _expected_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
+    """Estimate the time of pending runs by the mean of the finished ones, of the same variant where there are any."""
+    took: dict[str, list[float]] = {}
+    for key, config in plan.runs.items():
+        took.setdefault(plan.variants[key], []).extend(_seconds(config))
+    known = [seconds for each in took.values() for seconds in each]
+    if not known:
+        return "time: not known before a run of this folder has finished"
+    total = sum(mean(took[plan.variants[key]] or known) for key in pending)
+    wall = duration(total / min(jobs, len(pending)))
+    return f"time: about {wall} with --jobs {jobs}; finished runs took {duration(mean(known))} on average"
+
+
+def _seconds(config: RunConfig) -> list[float]:
+    """Read the seconds that all sections of a run took; empty where it has not finished, or has not measured them."""
+    found = read_summary(run_folder(config)) if is_finished(config) else None
+    sections = [value for name, value in (found or {}).get("seconds", {}).items() if "/" not in name]
+    return [sum(sections)] if sections else []
 
 
 def _settle(plan: Plan, others: bool) -> None:

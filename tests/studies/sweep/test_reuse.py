@@ -21,11 +21,10 @@ from semcom.studies.results.archive import pack
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.run import stored_runs
 from semcom.studies.results.table import read_table
-from semcom.studies.sweep.estimate import dry_run
 from semcom.studies.sweep.plan import planned
 from semcom.studies.sweep.request import asked
 from semcom.studies.sweep.reuse import take
-from semcom.studies.sweep.sweep import sweep
+from semcom.studies.sweep.sweep import preview, sweep
 
 Run = Callable[[RunConfig], None]
 
@@ -98,9 +97,9 @@ def test_a_shard_takes_over_its_own_part(three: Path, tmp_path: Path) -> None:
     assert len(list(out.glob(f"*/{SUMMARY}"))) == 3 and not marks(out)
 
 
-def test_a_dry_run_counts_what_would_be_taken_over(three: Path, tmp_path: Path) -> None:
+def test_a_preview_counts_what_would_be_taken_over(three: Path, tmp_path: Path) -> None:
     plan = planned("demo", request=asked(None, (1,), None, None), out=tmp_path / "more")
-    assert "9 runs, 9 of them finished" in dry_run(plan, reuse=[three])
+    assert preview(plan, reuse=[three]).startswith("9 runs: 0 finished, 9 reusable, 0 pending\n")
     assert not plan.folder.exists()
 
 

@@ -26,19 +26,20 @@ from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
 from semcom.runs import limits
 from semcom.runs.checkpoint import load
-from semcom.runs.folder import write_summary
+from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.resolve import resolve
 from semcom.runs.stop import STATUS
 from semcom.studies.cost import work
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.fields import set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.results.shard import Shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import pool as parallel
 from semcom.studies.sweep.plan import planned
 from semcom.studies.sweep.pool import carry_out
 from semcom.studies.sweep.request import asked
-from semcom.studies.sweep.sweep import check_data, sweep
+from semcom.studies.sweep.sweep import check_data, preview, sweep
 from tests.studies.sweep import stops
 
 Run = Callable[[RunConfig], None]
@@ -75,6 +76,38 @@ def test_table_holds_configuration_and_metrics(
     assert len(captured.err.splitlines()) == 9
     last = frame[(frame["method"] == "fedcl") & (frame["channel.snr_db"] == 18.0)]["hash"].item()
     assert f" s] fedcl, channel.snr_db=18, {last}, accuracy 88.0 %\n" in captured.err
+
+
+def test_a_preview_counts_runs_and_knows_the_time_of_finished_ones(tmp_path: Path, fake_run: Run) -> None:
+    """FedCL takes 100 s a run and FedAvg 20 s; of FedProto nothing is known, hence their mean of 60 s."""
+
+    def run(config: RunConfig) -> None:
+        if config.seed or config.method == "fedproto":
+            raise RunError("no")
+        fake_run(config)
+        took = {"fedcl": 100.0, "fedavg": 20.0}[config.method]
+        summary = read_summary(Path(str(config.out)))
+        write_summary(
+            Path(str(config.out)), {**summary, "seconds": {"setup": 5.0, "train": took - 5, "train/fit": 9.0}}
+        )
+
+    request = asked(set={"channel.snr_db": 9.0}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
+    plan = planned("demo", request=request, out=tmp_path / "r")
+    assert preview(plan, Shard(1, 12)).splitlines() == [
+        "shard 1/12: 1 runs: 0 finished, 0 reusable, 1 pending",
+        "methods: fedcl, fedproto, fedavg",
+        "seed: 0,1",
+        "partition.ways: 2,4",
+        "time: not known before a run of this folder has finished",
+    ]
+    assert not (tmp_path / "r").exists()
+    with pytest.raises(RunError):
+        sweep("demo", set=request.set, vary={"partition.ways": (2, 4)}, seeds=(0, 1), out=tmp_path / "r", train=run)
+    lines = preview(plan, jobs=2).splitlines()
+    assert lines[0] == "12 runs: 4 finished, 0 reusable, 8 pending"
+    assert (
+        lines[-1] == "time: about 4 min with --jobs 2; finished runs took 60 s on average"
+    )  # 2 x 100 + 4 x 60 + 2 x 20
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +201,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS
 from semcom import PartitionConfig, RunConfig
 from semcom.config import run_hash
-from semcom.runs.folder import write_summary
+from semcom.runs.folder import read_summary, write_summary
 
 ACCURACY = 0.25
 
