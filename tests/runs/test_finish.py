@@ -342,9 +342,9 @@ def deaths(folder: str) -> None:
 
 def die(folder: str, where: str) -> None:
     """A run that kills itself when it comes to a function."""
-    from semcom.runs import newcomers
+    from semcom.runs import new_clients
 
-    owner: Any = {"finish": Tuned, "evaluate_new_clients": newcomers}[where]
+    owner: Any = {"finish": Tuned, "evaluate_new_clients": new_clients}[where]
     name = {"finish": "finish", "evaluate_new_clients": "average_model"}[where]
     usual = getattr(owner, name)
 
