@@ -56,7 +56,7 @@ class Registry(Generic[T]):
 
     @property
     def _builtin(self) -> dict[str, str]:
-        """The entries that are imported when they are asked for; the catalogue is read at the first look."""
+        """The entries that are imported when they are asked for, those of the catalogue among them."""
         if self._catalogue is not None:
             find, self._catalogue = self._catalogue, None
             more, self._problem = find()
@@ -122,15 +122,15 @@ class Registry(Generic[T]):
         return name in self._builtin
 
     def __contains__(self, name: object) -> bool:
-        return name in self._added or name in self._builtin
+        return name in self._added or name in self._own or name in self._builtin  # own first: no catalogue is read
 
     def get(self, name: str) -> T:
         """Return the entry called `name`. Raises ValueError for an unknown name, with those that are known."""
         if name in self._added:
             return self._added[name]
-        if name not in self._builtin:
+        if name not in self:
             raise ValueError(f"{self.kind}: {self.unknown(name)}")
-        return _imported(self._builtin[name])
+        return _imported(self._own[name])
 
 
 def unknown(name: str, known: Sequence[str]) -> str:

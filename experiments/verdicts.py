@@ -1,6 +1,7 @@
 """What an interval says of a hypothesis: supported, refuted or open; and the numbers of runs that it is about.
 
-Differences are paired by seed and in percentage points. `experiments.hypotheses` has what is asked.
+Differences are paired by seed and in percentage points. What is asked stands beside each experiment;
+`experiments.hypotheses` finds it.
 """
 
 from __future__ import annotations

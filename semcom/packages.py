@@ -9,44 +9,42 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def hidden(*names: str) -> str | None:
-    """Return one line about the first of some packages that is hidden by something of the user's; None: none is.
+def hidden(name: str) -> str | None:
+    """Return one line about a package of ours that something of the user's hides; None if nothing does.
 
     Nothing is imported.
     """
-    root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
-    for name in names:
-        found = _place(name)
-        if found is None:
-            return f"the package {name!r}, which comes with semcom, is not here; install semcom again"
-        if os.path.realpath(found) != os.path.join(root, name):
-            return f"{found} hides the package {name!r} that comes with semcom; rename it or move it away"
+    root, found = os.path.dirname(os.path.dirname(os.path.realpath(__file__))), _place(name)
+    if found is None:
+        return f"the package {name!r}, which comes with semcom, is not here; install semcom again"
+    if os.path.realpath(found) != os.path.join(root, name):
+        return f"{found} hides the package {name!r} that comes with semcom; rename it or move it away"
     return None
 
 
-def installed(group: str) -> tuple[dict[str, Any], str]:
+def installed(group: str) -> tuple[list[Any], str]:
     """Load what installed packages declare under a group of entry points, semcom's own among them.
 
     Returns:
-        Name of the entry point -> what it is; a line about those that cannot be loaded, "" if all can.
+        What they declare; a line about what cannot be loaded, "" if all can.
     """
-    found: dict[str, Any] = {}
-    problems = []
+    found, problems = [], []
     for entry in metadata.entry_points(group=group):
         package = entry.module.partition(".")[0]
-        problem = hidden(package) if package in ("experiments", "figures") else None
+        if package in ("experiments", "figures") and (problem := hidden(package)):
+            problems.append(problem)
+            continue
         try:
-            found |= {} if problem else {entry.name: entry.load()}
+            found.append(entry.load())
         except Exception as error:  # whatever a package of somebody else's raises
-            problem = f"{entry.value} cannot be imported: {type(error).__name__}: {error}"
-        problems += [problem] if problem else []
+            problems.append(f"{entry.value} cannot be imported: {type(error).__name__}: {error}")
     return found, "; ".join(problems)
 
 
 def catalogue(group: str) -> tuple[dict[str, str], str]:
     """Collect the tables of names that installed packages declare under a group, see `installed`."""
     tables, problem = installed(group)
-    return {name: place for table in tables.values() for name, place in table.items()}, problem
+    return {name: place for table in tables for name, place in table.items()}, problem
 
 
 def _place(name: str) -> str | None:

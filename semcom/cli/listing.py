@@ -200,7 +200,7 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 def _experiments() -> str:
     """Return title, paper item, size of each scale and stored results of all experiments."""
-    stored = [path.stem for folder in installed("semcom.results")[0].values() for path in sorted(folder.glob("*.zip"))]
+    stored = [path.stem for folder in installed("semcom.results")[0] for path in sorted(folder.glob("*.zip"))]
     registry, lines = registry_of("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2
     for name in registry.names():

@@ -111,12 +111,6 @@ def _check(plot: Plot) -> None:
         raise ConfigError(f"y: {plot.y!r} is not one of train, test")
 
 
-def numbers_of(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the numbers of a settled request; empty values of hue and panels are the text "none"."""
-    cells = KINDS.get(str(plot.kind)).numbers(study, plot)
-    return named_empty(cells, plot)
-
-
 def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     """Return numbers in which empty values of hue and panels are the text "none", by which they are found."""
     names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]

@@ -145,10 +145,10 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
         owner = owner_field("method" if section == "hyper" else section)
-        accepted_by = {run.fields.get(owner) for run in runs if column in run.fields}
+        takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: before})
-            if column not in run.fields and run.fields.get(owner) in accepted_by
+            if column not in run.fields and run.fields.get(owner) in takers
             else run
             for run in runs
         ]
