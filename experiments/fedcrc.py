@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from experiments.letter.low import CANDIDATES, LAMBDA, SNR
 from experiments.letter.weight import AS_PRINTED
 from semcom.config import RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
 SNRS = {"smoke": (-9.0, 9.0), "small": (-9.0, 0.0, 9.0), "paper": TEST_SNRS}

@@ -157,25 +157,25 @@ def _listed(text: str, count: int, names: str) -> Values:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def spelled_set(field: str, value: Any) -> str:
+def format_set(field: str, value: Any) -> str:
     """Return what `read_set` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
     return f"{flag_name(field)}={' '.join(map(_word, parts))}"
 
 
-def spelled_vary(fields: Fields, values: Values) -> str:
+def format_vary(fields: Fields, values: Values) -> str:
     """Return what `read_vary` reads: as ranges and lists, or as JSON where these cannot hold a value."""
     flat = [value for row in values for value in row]
     if not all(map(_is_plain, flat)):
         text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
     elif len(fields) == 1:
-        text = spelled(flat)
+        text = format_values(flat)
     else:
         text = ",".join(":".join(map(_word, row)) for row in values)
     return f"{','.join(map(flag_name, fields))}={text}"
 
 
-def spelled(values: Sequence[Any]) -> str:
+def format_values(values: Sequence[Any]) -> str:
     """Return a list of plain values as words with commas between them; three or more even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
         return ",".join(map(_word, values))

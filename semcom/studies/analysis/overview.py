@@ -16,8 +16,7 @@ from semcom.files import CONFIG, at_home
 from semcom.runs.accuracy import headlines
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
-from semcom.studies.results.failures import Failure, repeat_command
-from semcom.studies.results.labels import label, labels, varied
+from semcom.studies.results.failures import Failure, label, labels, repeat_command, varied
 from semcom.studies.results.lock import held_by, workers
 from semcom.studies.results.run import Stored, config_path
 from semcom.studies.results.table import fields

@@ -7,26 +7,53 @@ its own part. A part that two should carry out is refused like a sweep that two 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file
 from semcom.runs.folder import LOCK, MOMENT_S, is_held
-from semcom.studies.results.shard import Shard
 
+T = TypeVar("T")
 OWNER = ".owner"
 """File of a sweep's folder that says which process is at work in it; that of a shard has its part after it."""
 PATIENCE_S = 5.0
 """Seconds that a shard waits for others which enter at the same time."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `count`, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def of(self, runs: Mapping[str, T]) -> dict[str, T]:
+        """Return every `count`-th of the runs, so that parts of a grid with the longest runs first take alike."""
+        return dict(itertools.islice(runs.items(), self.number - 1, None, self.count))
+
+
+def read_shard(text: str) -> Shard:
+    """Return the part of "3/16". Raises ConfigError for any other text."""
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text))
+    shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
+    if not 1 <= shard.number <= shard.count:
+        raise ConfigError(f"shard: {text!r} is no part of a grid; write 3/16 for the third of sixteen")
+    return shard
 
 
 @contextmanager
@@ -42,30 +69,26 @@ def at_work(folder: Path, shard: Shard | None, settle: Callable[[bool], object])
         ConfigError: another process is at work in it, with all of a sweep, the same part, or parts of another size;
             nothing has been written.
     """
-    with ExitStack() as stack:
-        _enter(folder, shard, settle, stack)
-        yield
-
-
-def _enter(folder: Path, shard: Shard | None, settle: Callable[[bool], object], stack: ExitStack) -> None:
-    """Do what `at_work` does before the work; the stack undoes it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
-    stack.callback(entrance.release)
-    others, own = list(_shards(folder)), _mark(shard)
-    for mark in others:
-        if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
-            raise _busy(folder, mark)
-    if shard is not None:
-        stack.callback(_take(folder, own, MOMENT_S).release)
-    settle(bool(others))
-    _sign(folder / (OWNER + own))
-    stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
-    if shard is not None:
-        entrance.release()
+    own = _mark(shard)
+    with ExitStack() as stack:
+        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        stack.callback(entrance.release)
+        others = list(_shards(folder))
+        for mark in others:
+            if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
+                raise _busy(folder, mark)
+        if shard is not None:
+            stack.callback(_take(folder, own, MOMENT_S).release)
+        settle(bool(others))
+        _sign(folder / (OWNER + own))
+        stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
+        if shard is not None:
+            entrance.release()
+        yield
 
 
 def _mark(shard: Shard | None) -> str:

@@ -10,7 +10,7 @@ import semcom
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY
 from semcom.runs.folder import read_summary, write_config, write_summary
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result

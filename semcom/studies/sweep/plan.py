@@ -22,13 +22,12 @@ from semcom.runs.plugins import absolute, load_plugins
 from semcom.studies.analysis import means
 from semcom.studies.cost import work
 from semcom.studies.experiment import Experiment
-from semcom.studies.fields import field_of, set_fields
-from semcom.studies.grid import TEST_SNR, axis_of
+from semcom.studies.grid import TEST_SNR, axis_of, field_of, set_fields
 from semcom.studies.registry import experiment
 from semcom.studies.results import table
-from semcom.studies.results.labels import label, labels
+from semcom.studies.results.failures import label, labels
 from semcom.studies.results.lock import another_sweep, held_by
-from semcom.studies.sweep.request import OWN, Request, altered, command, study
+from semcom.studies.sweep.request import OWN, Request, apply_overrides, command, study
 
 LOG = logging.getLogger(__name__)
 VARIANT = "variant"
@@ -78,7 +77,7 @@ class Plan:
         return table.row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
-def planned(
+def make_plan(
     name: str | None,
     scale: str | None = None,
     request: Request | None = None,
@@ -101,7 +100,7 @@ def planned(
     request = request or Request()
     load_plugins(plugins)
     declared, scale = _declared(name, scale, request, out)
-    altered(declared, scale, request)  # what is wrong with it shows before what is wrong with the folder
+    apply_overrides(declared, scale, request)  # what is wrong with it shows before what is wrong with the folder
     folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
     held = held_by(folder)
     loaded = (*plugins, *_own_plugin(name, declared))
@@ -113,14 +112,14 @@ def planned(
             "own_training": declared.train is not None,
             "plugins": list(loaded),
             "set": {key: value for key, value in wanted.set.items() if key not in NOT_IDENTITY},
-            "axes": _axes(altered(declared, scale, wanted), scale, wanted),
+            "axes": _axes(apply_overrides(declared, scale, wanted), scale, wanted),
         }
 
     record = _plain(settle(request))
     if held is not None and not _is_same(held, record):
-        request = _together(held, record, request, folder)
+        request = _merge(held, record, request, folder)
         record = _plain(settle(request))
-    return _laid_out(altered(declared, scale, request), scale, folder, record, held, loaded)
+    return _lay_out(apply_overrides(declared, scale, request), scale, folder, record, held, loaded)
 
 
 def _declared(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
@@ -169,7 +168,7 @@ def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
     return all(held.get(name) == record[name] for name in names)
 
 
-def _together(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
+def _merge(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
     """Return the request for the runs of a folder's sweep and of the one that is asked for.
 
     That is a grid where one holds the other, or where they differ in one axis alone.
@@ -192,7 +191,7 @@ def _together(held: dict[str, Any], record: Mapping[str, Any], request: Request,
     return Request(names, request.set, tuple(axes))
 
 
-def _laid_out(
+def _lay_out(
     chosen: Experiment,
     scale: str,
     folder: Path,

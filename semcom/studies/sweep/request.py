@@ -12,9 +12,8 @@ from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import plain
 from semcom.runs.owners import KINDS, owner
 from semcom.studies.experiment import Experiment
-from semcom.studies.fields import check_field, set_fields
-from semcom.studies.grid import Axis, Grid, Variant, axis_of
-from semcom.studies.overrides import spelled, spelled_set, spelled_vary
+from semcom.studies.grid import Axis, Grid, Variant, axis_of, check_field, set_fields
+from semcom.studies.overrides import format_set, format_values, format_vary
 from semcom.studies.registry import EXPERIMENTS
 
 STUDY, OWN = "study", "own"
@@ -25,7 +24,7 @@ SEED = ("seed",)
 
 @dataclass(frozen=True)
 class Request:
-    """The changes to a declared experiment; `asked` makes one of what a user gives."""
+    """The changes to a declared experiment; `parse_request` makes one of what a user gives."""
 
     methods: tuple[str, ...] | None = None
     """Names of the variants that run (None: all); of a study without a declaration, methods."""
@@ -35,7 +34,7 @@ class Request:
     """Axes in the place of those of the same fields, or beside them; seeds are one."""
 
 
-def asked(
+def parse_request(
     methods: Iterable[str] | str | None = None,
     seeds: Iterable[int] | int | None = None,
     set: Mapping[str, Any] | None = None,
@@ -80,7 +79,7 @@ def study(request: Request) -> Experiment:
     return Experiment(STUDY, "A study of its own", "none", request.methods, {OWN: Grid(RunConfig(), {})}, axis)
 
 
-def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
+def apply_overrides(declared: Experiment, scale: str, request: Request) -> Experiment:
     """Return an experiment with one of its scales, as a request changes it.
 
     Raises:
@@ -97,14 +96,14 @@ def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
         _check_whole(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
     base = set_fields(_without_options(grid.base, common), common)
-    variants = _chosen(declared, request.methods)
+    variants = _choose_variants(declared, request.methods)
     changed = Grid(base, vary, grid.apart, grid.own)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_effect(changed, variants, declared.name, request.set)
     return found
 
 
-def _chosen(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
     """Return the variants of these names, in the order of the declaration."""
     compared = {variant.name: variant for variant in declared.compared()}
     unknown = [name for name in names or () if name not in compared]
@@ -163,13 +162,13 @@ def command(
     """
     words = ["semcom", "sweep", *([source, "--scale", scale] if source else [])]
     words += [word for plugin in plugins for word in ("--plugin", plugin)]
-    chosen = _chosen(declared, request.methods)
+    chosen = _choose_variants(declared, request.methods)
     if source is None or chosen != declared.compared():
         words += ["--methods", ",".join(variant.name for variant in chosen)]
     kept = {name: value for name, value in sorted(request.set.items()) if name == "keep" or name not in NOT_IDENTITY}
-    words += [word for name, value in kept.items() for word in ("--set", spelled_set(name, value))]
+    words += [word for name, value in kept.items() for word in ("--set", format_set(name, value))]
     held = declared.axes(scale)
     new = [axis for axis in request.axes if axis not in held]
-    words += [w for a in new if a.fields != SEED for w in ("--vary", spelled_vary(a.fields, a.values))]
-    words += [w for a in new if a.fields == SEED for w in ("--seeds", spelled([seed for (seed,) in a.values]))]
+    words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary(a.fields, a.values))]
+    words += [w for a in new if a.fields == SEED for w in ("--seeds", format_values([seed for (seed,) in a.values]))]
     return shlex.join([*words, *(() if source else ("--out", out))])

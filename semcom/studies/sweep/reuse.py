@@ -11,7 +11,7 @@ from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, 
 from semcom.runs.arrays import lacking
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.archive import unpacked
 from semcom.studies.results.lock import held_by
