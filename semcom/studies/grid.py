@@ -67,16 +67,16 @@ class Axis:
         return ", ".join(self.fields)
 
     def entries(self) -> tuple[Any, ...]:
-        """Return the values as `Grid.vary` declares them: those of one field are no tuples."""
+        """List the values as `Grid.vary` declares them: those of one field are no tuples."""
         return self.values if len(self.fields) > 1 else tuple(value for (value,) in self.values)
 
     def points(self) -> list[dict[str, Any]]:
-        """Return field -> value for each of the values."""
+        """List field -> value for each of the values."""
         return [dict(zip(self.fields, value, strict=True)) for value in self.values]
 
 
 def axis_of(key: str | Sequence[str], values: Any, owner: str) -> Axis:
-    """Return the axis that an entry of `Grid.vary` declares.
+    """Parse an entry of `Grid.vary`.
 
     Args:
         key: a dotted field, or several of them.
@@ -115,7 +115,7 @@ class Grid:
     """Name of a variant -> what is set in its runs at this scale, dotted field -> value; what it sets itself wins."""
 
     def axes(self, owner: str) -> tuple[Axis, ...]:
-        """Return what varies, in the order of the declaration; `owner` is named in an error.
+        """Parse what varies, in the order of the declaration; `owner` is named in an error.
 
         Raises:
             ConfigError: an axis has no values, a field has two axes, or `apart` is about one that does not vary.
@@ -158,13 +158,13 @@ class Grid:
                 done.add(key)
 
     def otherwise(self, variant: Variant, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is set otherwise for a variant at a combination of the varied values; its own settings win."""
+        """Collect what is set otherwise for a variant at a combination of the varied values; its own settings win."""
         found = [values.get(point[name], {}) for name, values in self.apart.items()]
         found += [self.own.get(variant.name, {}), variant.set]
         return {name: value for fields in found for name, value in fields.items()}
 
     def runs(self, variants: Sequence[Variant], owner: str) -> list[Run]:
-        """Return the runs in the order of `points`.
+        """Build the runs in the order of `points`.
 
         Raises:
             ConfigError: as `points`, or a field that does not exist.
@@ -174,7 +174,7 @@ class Grid:
 
 
 def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
-    """Return the test SNRs of an axis of them as the setting of all runs, and the axes that are left."""
+    """Turn an axis of test SNRs into the setting of all runs; the other axes are left."""
     found = next((axis for axis in axes if axis.fields == (TEST_SNR,)), None)
     if found is None:
         return {}, list(axes)
@@ -191,7 +191,7 @@ def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
 
 
 def field_of(config: RunConfig, name: str) -> Any:
-    """Return the value of a dotted field (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`); None for none."""
+    """Look up the value of a dotted field (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`); None for none."""
     section, _, rest = name.partition(".")
     part: Any = getattr(config, section, None)
     if rest and section != "hyper" and not hasattr(part, rest):
@@ -200,7 +200,7 @@ def field_of(config: RunConfig, name: str) -> Any:
 
 
 def set_fields(config: R, values: Mapping[str, Any]) -> R:
-    """Return a copy of `config` with dotted fields (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`) replaced.
+    """Copy `config` with dotted fields (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`) replaced.
 
     None leaves an option or a hyperparameter open, so that its default holds: a grid may vary the kind of a partition
     together with an option that only one of the kinds has.
@@ -239,13 +239,13 @@ def check_field(name: str) -> None:
 
 
 def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
-    """Return options with one set, or left open (None); `semcom.resolve` checks whether their owner takes it."""
+    """Set one of some options, or leave it open (None); `semcom.resolve` checks whether their owner takes it."""
     known = vars(options) if dataclasses.is_dataclass(options) else options or {}
     return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
 
 
 def _replace(part: Any, name: str, value: Any, full: str) -> Any:
-    """Return `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
+    """Do `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
     known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
     if name not in known:
         raise ConfigError(

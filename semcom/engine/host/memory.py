@@ -29,7 +29,7 @@ def keep_freed_memory() -> bool:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that can still be allocated on a device.
+    """Measure the bytes that can still be allocated on a device.
 
     On a host these are what the system leaves, or the container of the process.
     """
@@ -39,7 +39,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _container_leaves() -> int:
-    """Return the bytes that a control group (version 2) still lets its processes take; without one, any number.
+    """Measure the bytes that a control group (version 2) still lets its processes take; without one, any number.
 
     Pages of files do not count as taken: they are given up when memory is wanted.
     """

@@ -69,7 +69,7 @@ def report(failures: Sequence[Failure]) -> str:
 
 
 def place(folder: Path) -> list[str]:
-    """Return where the error of a failed run arose, with the line of code: the last place in the user's own code.
+    """Find where the error of a failed run arose, with the line of code: the last place in the user's own code.
 
     Where none of that was at work it is the last one in semcom; where no traceback was left, there are no lines.
     """
@@ -91,8 +91,8 @@ def _inside(file: Path, folders: Sequence[Path]) -> bool:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
-    """Return the label of a run, such as "fedcl, channel.snr_db=9, seed=1, 4f1c0d6a9b2e".
+def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
+    """Format the label of a run, such as "fedcl, channel.snr_db=9, seed=1, 4f1c0d6a9b2e".
 
     Args:
         variant: its variant; the method's name, where it has no other.
@@ -103,17 +103,19 @@ def label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> st
     return ", ".join([variant, *named, *([key] if key else [])])
 
 
-def labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
-    """Return hash -> label of the runs of a study; a field that has the same value in all of them is not named.
+def format_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Label the runs of a study by hash; a field that has the same value in all of them is not named.
 
     Args:
         runs: hash -> variant, and the values of the fields that may vary.
     """
-    several = varied([fields for _, fields in runs.values()])
-    return {key: label(variant, {n: fields.get(n) for n in several}, key) for key, (variant, fields) in runs.items()}
+    several = find_varied([fields for _, fields in runs.values()])
+    return {
+        key: format_label(variant, {n: fields.get(n) for n in several}, key) for key, (variant, fields) in runs.items()
+    }
 
 
-def varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the fields that have more than one value in some runs, dotted field -> value of each."""
+def find_varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Find the fields that have more than one value in some runs, dotted field -> value of each."""
     names = dict.fromkeys(name for fields in runs for name in fields)
     return [name for name in names if len({repr(fields.get(name)) for fields in runs}) > 1]

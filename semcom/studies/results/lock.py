@@ -43,12 +43,12 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def of(self, runs: Mapping[str, T]) -> dict[str, T]:
-        """Return every `count`-th of the runs, so that parts of a grid with the longest runs first take alike."""
+        """Select every `count`-th of the runs, so that parts of a grid with the longest runs first take alike."""
         return dict(itertools.islice(runs.items(), self.number - 1, None, self.count))
 
 
 def read_shard(text: str) -> Shard:
-    """Return the part of "3/16". Raises ConfigError for any other text."""
+    """Parse a part such as "3/16". Raises ConfigError for any other text."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text))
     shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
     if not 1 <= shard.number <= shard.count:
@@ -92,12 +92,12 @@ def at_work(folder: Path, shard: Shard | None, settle: Callable[[bool], object])
 
 
 def _mark(shard: Shard | None) -> str:
-    """Return what the names of a shard's files end with; nothing for a whole sweep."""
+    """Format what the names of a shard's files end with; nothing for a whole sweep."""
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
 def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
-    """Return the lock of a folder, or of a part of its sweep, once this process holds it. ConfigError: another does."""
+    """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
         lock.acquire()
@@ -116,13 +116,13 @@ def _shards(folder: Path) -> Iterator[str]:
 
 
 def workers(folder: Path) -> list[str]:
-    """Return which processes are at work in a sweep's folder, in words; one that was killed has left its name alone."""
+    """Describe the processes that are at work in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
     return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
 
 
 def _whose(folder: Path, mark: str) -> str:
-    """Return which process has a folder, or a part of its sweep, as it has signed."""
+    """Read which process has a folder, or a part of its sweep, as it has signed."""
     owner = folder / (OWNER + mark)
     return owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
 
@@ -132,7 +132,6 @@ def _part(mark: str) -> str:
 
 
 def _busy(folder: Path, mark: str) -> ConfigError:
-    """Return the error about the process that has a folder, or a part of its sweep."""
     at_work = f"{_whose(folder, mark)} is at work in {folder}{_part(mark)}"
     return ConfigError(f"out: {at_work}; wait for it, or give another folder")
 
@@ -144,8 +143,8 @@ def _sign(path: Path) -> None:
         path.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
 
 
-def held_by(folder: Path) -> dict[str, Any] | None:
-    """Return what sweep.json says of the sweep that a folder belongs to; None where there is none.
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Read sweep.json, which says what sweep a folder belongs to; None where there is none.
 
     Raises:
         ConfigError: it is a file, or holds results of which nobody says whose they are.
@@ -166,5 +165,5 @@ def held_by(folder: Path) -> dict[str, Any] | None:
 
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
-    """Return the error about a folder that belongs to another sweep than the one that is asked for."""
+    """Make the error about a folder that belongs to another sweep than the one that is asked for."""
     return ConfigError(f"out: {folder} holds another sweep ({held['command']}); give another folder")

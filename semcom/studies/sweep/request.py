@@ -40,7 +40,7 @@ def parse_request(
     set: Mapping[str, Any] | None = None,
     vary: Mapping[str | tuple[str, ...], Any] | None = None,
 ) -> Request:
-    """Return the request of a user, whose lists are tuples and whose numbers are Python's.
+    """Parse the request of a user: lists become tuples, and numbers Python's.
 
     Args:
         methods: names of variants.
@@ -66,7 +66,7 @@ def parse_request(
 
 
 def study(request: Request) -> Experiment:
-    """Return the experiment of a study that nobody has declared: the default run, with methods as variants.
+    """Build the experiment of a study that nobody has declared: the default run, with methods as variants.
 
     Raises:
         ConfigError: it has no methods.
@@ -80,7 +80,7 @@ def study(request: Request) -> Experiment:
 
 
 def apply_overrides(declared: Experiment, scale: str, request: Request) -> Experiment:
-    """Return an experiment with one of its scales, as a request changes it.
+    """Apply a request to an experiment, of which one scale is left.
 
     Raises:
         ConfigError: a variant or a field that is not there, an axis that cuts through a joint one, or a setting that
@@ -104,7 +104,7 @@ def apply_overrides(declared: Experiment, scale: str, request: Request) -> Exper
 
 
 def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
-    """Return the variants of these names, in the order of the declaration."""
+    """Choose the variants of these names, in the order of the declaration."""
     compared = {variant.name: variant for variant in declared.compared()}
     unknown = [name for name in names or () if name not in compared]
     if unknown:
@@ -125,7 +125,7 @@ def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) ->
 
 
 def _without_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
-    """Return a configuration without the options of a dataset, partition or link that gets another in its place."""
+    """Remove the options of a dataset, partition or link that another one replaces."""
     for section, kind in KINDS.items():
         if fixed.get(f"{section}.{kind}", owner(base, section)) != owner(base, section):
             base = set_fields(base, {f"{section}.options": None})
@@ -149,7 +149,7 @@ def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Map
 def command(
     source: str | None, declared: Experiment, scale: str, request: Request, plugins: Sequence[str], out: str
 ) -> str:
-    """Return the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
+    """Build the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
 
     Args:
         source: name of the experiment, or the file that declares it (None: a study that nobody has declared, whose

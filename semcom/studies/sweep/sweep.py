@@ -24,7 +24,7 @@ from semcom.studies.overrides import duration, format_vary
 from semcom.studies.registry import own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report
-from semcom.studies.results.lock import Shard, another_sweep, at_work, held_by, read_shard
+from semcom.studies.results.lock import Shard, another_sweep, at_work, read_record, read_shard
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out, check_workers
@@ -226,7 +226,7 @@ def _settle(plan: Plan, others: bool) -> None:
     Raises:
         ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are at work.
     """
-    held = held_by(plan.folder)
+    held = read_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
         raise another_sweep(plan.folder, held)
     if held is not None and held.get("variants") == plan.variants:
@@ -237,12 +237,11 @@ def _settle(plan: Plan, others: bool) -> None:
 
 
 def _has_ended(config: RunConfig) -> bool:
-    """Return whether a run has left a summary or an error."""
     return is_finished(config) or left_error(config) is not None
 
 
 def _row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
-    """Return a run's row of the table; a summary that cannot be read is a failure too."""
+    """Build a run's row of the table; a summary that cannot be read is a failure too."""
     config = plan.runs[key]
     error = error or (None if is_finished(config) else left_error(config))
     try:
