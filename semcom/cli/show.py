@@ -55,7 +55,7 @@ def show(words: list[str]) -> None:
         if not on_terminal(sys.stdout):
             raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
         found = _watch(found, lambda: overview(folder))
-    _console().print(*whole(found), sep="\n")
+    _console().print(*whole(found), sep="\n", crop=False)
     if failures := found.failures():
         print(report(failures))
 
@@ -100,7 +100,8 @@ def brief(found: Any, rows: int) -> Iterator[RenderableType]:
     from rich.text import Text
 
     for name, text in (_head_of_run if _is_run(found) else _head)(found).items():
-        yield Text("\n".join(hanging(f"{name:<10}", text)))
+        lines = hanging(f"{name:<10}", text) if name != "repeat" else [f"{name:<10}{text}"]  # in a line, to be pasted
+        yield Text("\n".join(lines), no_wrap=True, overflow="ignore")
     if not _is_run(found):
         yield from _runs(found, rows)
 
