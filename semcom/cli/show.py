@@ -97,11 +97,14 @@ def whole(found: Any) -> Iterator[RenderableType]:
 
 def brief(found: Any, rows: int) -> Iterator[RenderableType]:
     """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
+    from rich.console import Group
     from rich.text import Text
 
     for name, text in (_head_of_run if _is_run(found) else _head)(found).items():
-        lines = hanging(f"{name:<10}", text) if name != "repeat" else [f"{name:<10}{text}"]  # in a line, to be pasted
-        yield Text("\n".join(lines), no_wrap=True, overflow="ignore")
+        if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
+            yield Group(Text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
+        else:
+            yield Text("\n".join(hanging(f"{name:<10}", text)))
     if not _is_run(found):
         yield from _runs(found, rows)
 
