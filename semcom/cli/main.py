@@ -27,7 +27,7 @@ from semcom.runs.stop import STATUS, Stopped, stoppable
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
     from semcom.plots.base import Drawing
-    from semcom.studies.results.shard import Shard
+    from semcom.studies.results.lock import Shard
     from semcom.studies.sweep.plan import Plan
 
 LOG = logging.getLogger(__name__)
