@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.verdicts import Row, at_each, decide, describe, level, of_view, over_places
+from experiments.verdicts import Row, at_each, decide, describe, level, of_variant, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.grid import set_fields
@@ -236,7 +236,7 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
-        return of_view(frame, method, f"views.{view}.last", [PLACE])
+        return of_variant(frame, method, "last", [PLACE], view)
 
     def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
         yield from at_each(title, difference, [PLACE])
@@ -258,17 +258,17 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
 def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
-    difference = of_view(frame, "fedcrc", number, places) - of_view(frame, "fedavg", number, places)
+    difference = of_variant(frame, "fedcrc", number, places) - of_variant(frame, "fedavg", number, places)
     yield from at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
 def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
     frame = frame.assign(division=_divisions(frame))
-    found = of_view(frame, "fedcrc", "accuracy", [TAU, PLACE])
+    found = of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
     yield from at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
     for view in ("personal", "own_body"):
-        own = of_view(frame, "fedcrc", f"views.{view}.accuracy", [TAU, PLACE])
+        own = of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
         yield from at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
         yield from at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
 

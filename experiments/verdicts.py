@@ -73,24 +73,43 @@ def at_each(
         yield of(title, place.format(*key), part, **rule)
 
 
-def of_view(frame: pd.DataFrame, variant: str, number: str, places: Sequence[str]) -> pd.Series:
-    """Return a number of a variant's runs in percent, by place and seed, such as views.personal.accuracy."""
-    part = frame[frame["variant"] == variant].set_index([*places, "seed"] if places else "seed")
-    return 100 * part[number].astype(float)
+def of_variant(
+    frame: pd.DataFrame,
+    variant: str,
+    metric: str,
+    places: Sequence[str],
+    view: str | None = None,
+    test_snr_db: float | None = None,
+) -> pd.Series:
+    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `by_seed`."""
+    part = frame[frame["variant"] == variant]
+    index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
+    return 100 * _numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
-def by_seed(frame: pd.DataFrame, metric: str = "accuracy", places: Sequence[str] = ()) -> pd.DataFrame:
-    """Return a number of each run in percent: a row for each place and seed, a column for each variant.
+def by_seed(
+    frame: pd.DataFrame,
+    metric: str = "accuracy",
+    places: Sequence[str] = (),
+    view: str | None = None,
+    test_snr_db: float | None = None,
+) -> pd.DataFrame:
+    """Lay out a number of each run in percent: a row for each place and seed, a column for each variant.
 
     Args:
         frame: the finished runs of a sweep's table.
-        metric: number of the headline view, or with a dot of the run, such as clusters.power_common; at.-9 and the like
-            are the view's.
+        metric: number of a view, or with a dot of the run, such as clusters.power_common.
         places: fields that tell places apart.
+        view: name of the view (None: the headline).
+        test_snr_db: the test SNR that it is of (None: the first one).
     """
-    values = [number_of(row, metric) for row in frame.to_dict("records")]
-    wide = frame.assign(value=values).pivot(index=[*places, "seed"], columns="variant", values="value")
-    return 100 * wide.astype(float)
+    numbers = frame.assign(value=_numbers(frame, metric, view, test_snr_db))
+    return 100 * numbers.pivot(index=[*places, "seed"], columns="variant", values="value")
+
+
+def _numbers(frame: pd.DataFrame, metric: str, view: str | None, test_snr_db: float | None) -> pd.Series:
+    values = [number_of(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
+    return pd.Series(values, frame.index, dtype=float)
 
 
 def over_places(values: pd.Series) -> pd.Series:

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.arms import ALL
-from experiments.verdicts import OPEN, Row, at_each, by_seed, decide, describe, of_view, over_places
+from experiments.verdicts import OPEN, Row, at_each, by_seed, decide, describe, of_variant, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -133,15 +133,15 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
     more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
-    for number in ("last_at", "among_own_at"):
+    for number in ("last", "among_own"):
         lost = {
-            name: of_view(frame, name, f"views.personal.{number}.10", [CHANNEL])
-            - of_view(frame, name, f"views.personal.{number}.-5", [CHANNEL])
+            name: of_variant(frame, name, number, [CHANNEL], "personal", 10)
+            - of_variant(frame, name, number, [CHANNEL], "personal", -5)
             for name in ("local", *COMMON_DECODER)
         }
         more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
     title = "under a common decoder more is lost in noise than with local training"
-    for name, values in more["last_at"].items():
+    for name, values in more["last"].items():
         yield from at_each(title, values, [CHANNEL], f"{name}, {{}}")
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
@@ -150,7 +150,7 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield describe("what is lost more, mean of the three", f"{channel}, among own: h", h[channel])
         half = decide("that is knowing the classes: h - g / 2", channel, h[channel] - g[channel] / 2, above=False)
         yield half if lost["low"] > 0 else {**half, "answer": OPEN}
-    of_methods = by_seed(frame, "last_at.10", [CHANNEL]).drop(columns="fedcrl").dropna()
+    of_methods = by_seed(frame, "last", [CHANNEL], test_snr_db=10).drop(columns="fedcrl").dropna()
     over_awgn = of_methods.loc["awgn"]
     pairs = combinations(over_awgn.index, 2)
     between = [over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for one, other in pairs]
@@ -166,11 +166,11 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
 
 def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what exchange over the air costs methods that average encoders, and those that do not."""
-    found = by_seed(frame, "last_at.10", ["air.parameters"])
+    found = by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
     for name in ("fedavg", "fedper", "fedrep"):
         analog = frame[frame["air.parameters"] == "analog"]
-        received = of_view(analog, name, "views.received.last_at.10", [])
+        received = of_variant(analog, name, "last", [], "received", 10)
         title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
         yield decide(title, name, free[name] - received, LARGE_LOSS)
         yield describe("with the base station's encoder", name, free[name] - found.loc["analog"][name])
@@ -184,7 +184,7 @@ def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     several = frame[frame["partition.ways"] > 3]
     gains = {}
     for snr in (10, 0):
-        found = by_seed(several, f"last_at.{snr}", ["partition.ways"])
+        found = by_seed(several, "last", ["partition.ways"], test_snr_db=snr)
         for name in ("fedper", "fedrep"):
             gains[name, snr] = over_places(found[name] - found["local"])
     for (name, snr), gain in gains.items():

@@ -6,20 +6,17 @@ is not yet a client's own model has a second row.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.plots import gain, heatmap
+from semcom.plots import gain
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import GAIN, OVER
 from semcom.plots.heatmap import HEATMAP
 from semcom.studies.analysis.compare import value_of
 from semcom.studies.analysis.statistics import LEVEL, holm, t_interval
 from semcom.studies.analysis.study import Study
-from semcom.studies.grid import TEST_SNR
-from semcom.studies.names import TEST
+from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.run import Stored
 
 WAYS, SHOTS = "partition.ways", "partition.shots"
@@ -104,13 +101,13 @@ COLLABORATION_WAYS = Drawing(
 
 def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the numbers of a heatmap by test SNR, with a later view of a method below its first one."""
-    parts, study = [], study.along([name for name in plot.fields if name not in ("variant", TEST)])
+    parts, study = [], study.along(plot.fields)
     done = {run.variant for run in study.stored if run.status == "done"}
     for name in (name for name in study.variants if name in done):
         own = study.where({"variant": name})
-        parts.append(heatmap.numbers(own, plot))
+        parts.append(own.mean(plot.fields, metric=plot.y))
         if name in LATER_VIEWS:
-            of_view = heatmap.numbers(own, replace(plot, view=LATER_VIEWS[name]))
+            of_view = own.mean(plot.fields, view=LATER_VIEWS[name], metric=plot.y)
             parts.append(of_view.assign(variant=f"{name} {LATER_VIEWS[name]}"))
     panels = pd.concat(parts).groupby(plot.facet, sort=False)
     return pd.concat([cells.sort_values(TEST, kind="stable") for _, cells in panels], ignore_index=True)
@@ -139,7 +136,8 @@ def by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
     study = study.along([kind])
     parts = [cells[cells["variant"].isin(there) & ~(over_air & cells["variant"].isin(AVERAGED))]]
     for name in (name for name in AVERAGED if name in there):
-        parts.append(heatmap.numbers(study.where({"variant": name, kind: "analog"}), replace(plot, view=RECEIVED)))
+        over = study.where({"variant": name, kind: "analog"})
+        parts.append(over.mean(plot.fields, view=RECEIVED, metric=plot.y))
     order = {value: place for place, value in enumerate(("ideal", "analog", *dict.fromkeys(cells["variant"])))}
     by = [kind, TEST, "variant"]
     return pd.concat(parts).sort_values(by, key=lambda c: c if c.name == TEST else c.map(order), ignore_index=True)

@@ -58,13 +58,14 @@ def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) 
     folder, printed = followed
     study = semcom.study(folder / "results" / "tutorial")
     assert study.variants == ["fedcl", "fedproto", "fedavg"] and (study.runs["status"] == "done").sum() == 6
-    assert set(study.snr["test_snr_db"]) == {10.0, -10.0}
+    assert set(study.results["test_snr_db"]) == {10.0, -10.0}
     first, second, at = said(printed, "compare")
-    assert first.strip() == study.compare("fedcl", "fedavg").sentence
-    assert second.strip() == study.compare("fedcl", "fedproto").sentence
-    assert at.strip() == study.compare("fedcl", "fedproto", metric="at.-10").sentence
+    assert first.strip() == study.compare("fedcl", "fedavg", at={"test_snr_db": 10}).sentence
+    assert second.strip() == study.compare("fedcl", "fedproto", at={"test_snr_db": 10}).sentence
+    assert at.strip() == study.compare("fedcl", "fedproto", at={"test_snr_db": -10}).sentence
     assert "6 done" in said(printed, "show results")[0] and "20" not in said(printed, "results")[0].split()[2]
-    assert [line.split()[0] for line in said(printed, "results")[0].splitlines()[2:]] == study.variants
+    shown = [line.split()[:2] for line in said(printed, "results")[0].splitlines()[2:]]
+    assert shown == [[variant, snr] for variant in study.variants for snr in ("-10", "10")]
 
 
 def test_the_page_shows_what_the_commands_print() -> None:
@@ -74,7 +75,7 @@ def test_the_page_shows_what_the_commands_print() -> None:
     assert (
         "fedcl and fedproto" in words
         and " than fedavg (" in words
-        and " in accuracy at -10 dB than fedproto (" in words
+        and "At test SNR -10 dB, fedcl is 3.2 percentage points less accurate than fedproto (" in words
     )
 
 
@@ -88,6 +89,6 @@ def test_figures_tables_report_and_archive_are_there(followed: tuple[Path, dict[
     }
     assert "mean over 2 seeds; bars: 95 % intervals over seeds" in (drawn / "accuracy-snr.md").read_text("utf-8")
     tex = (drawn / "accuracy.tex").read_text("utf-8")
-    for mean in study.mean(metric="at.-10")["mean"]:
+    for mean in study.mean(at={"test_snr_db": -10})["mean"]:
         assert f"{100 * mean:.1f}" in tex
     assert semcom.study(drawn / "tutorial.zip").mean().equals(study.mean())

@@ -87,13 +87,13 @@ study.mean()
 # adds them to the folder.
 
 # %%
-print(study.compare("fedproto", "local").sentence)
+print(study.compare("fedproto", "local", at={"test_snr_db": 10}).sentence)
 
 # %% [markdown]
-# The same at a test SNR of -10 dB:
+# The same at all test SNRs:
 
 # %%
-print(study.compare("fedproto", "local", metric="at.-10").sentence)
+print(study.compare_all(["fedproto", "local"]))
 
 # %% [markdown]
 # ## The figure

@@ -251,7 +251,7 @@ def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
     for other in ("no regulariser", "fedproto"):
         name = f"FedCL minus {other}"
         yield describe("power of what tells classes apart grows", name, between["fedcl"] - between[other])
-    among_ten, among_own = (by_seed(frame, f"{metric}.-9") for metric in ("at", "among_own_at"))
+    among_ten, among_own = (by_seed(frame, metric, test_snr_db=-9) for metric in ("accuracy", "among_own"))
     g, h = (part["own decoders"] - part["fedcl"] for part in (among_ten, among_own))
     yield describe("own decoders gain", "-9 dB, among ten classes: g", g)
     yield describe("own decoders gain", "-9 dB, among own classes: h", h)

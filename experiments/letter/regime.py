@@ -31,7 +31,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.letter.figures import base, of_lambda, seeds
-from experiments.verdicts import Row, at_each, by_seed, decide, describe, of_view, over_places
+from experiments.verdicts import Row, at_each, by_seed, decide, describe, of_variant, over_places
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -193,7 +193,7 @@ def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
 def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
-    ours = of_view(frame, "fedcl", number, PLACE)
+    ours = of_variant(frame, "fedcl", number, PLACE)
     for rival in ("local", "fedper"):
         title = f"FedCL leaves new clients a better encoder than {rival}"
-        yield from at_each(title, ours - of_view(frame, rival, number, PLACE), PLACE, NAMED)
+        yield from at_each(title, ours - of_variant(frame, rival, number, PLACE), PLACE, NAMED)

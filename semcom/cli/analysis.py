@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from semcom.studies.analysis.study import Study
 
-What = Literal["runs", "mean", "views", "rounds", "clients", "classes", "confusion", "snr", "traffic"]
+What = Literal["runs", "mean", "results", "rounds", "clients", "classes", "confusion", "traffic"]
 """The tables of a study (`semcom.studies.analysis.study.Study`)."""
 SHOWN = ("status", "error", "accuracy", "accuracy_std")
 """Columns of `runs` that are printed beside those that tell runs apart; a CSV file has all."""
@@ -31,8 +31,8 @@ class ResultsFlags:
     """
 
     what: What | None = None
-    """Table: runs (one a row), mean (over seeds, with 95 % intervals), views, rounds (learning curves), clients,
-    classes, confusion, snr or traffic (None: mean; with csv all of them)."""
+    """Table: runs (one a row), mean (over seeds, with 95 % intervals), results (of each view and test SNR), rounds
+    (learning curves), clients, classes, confusion or traffic (None: mean; with csv all of them)."""
     csv: str | None = None
     """Folder in which the table, or every one, is written as a CSV file of its name (None: it is printed)."""
     at: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ class CompareFlags:
     """View whose accuracies are compared, or one of a method, such as fedcosr=trained (several: separated by commas;
     None: the first one of each method, its headline)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB); without
-    a view, also one of the run, such as clusters.knn_purity or seconds.train."""
+    """Number of a view, such as accuracy, among_own or worst10; without a view, also one of the run, such as
+    clusters.knn_purity or seconds.train."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
 

@@ -24,7 +24,7 @@ class PlotFlags:
     x: str | None = None
     """Field along the axis, such as channel.snr_db; round, client, class, or a cost such as uses or energy_j."""
     y: str = "accuracy"
-    """Number that is shown: accuracy, among_own, worst10, jain, last, at.10 ...; of curves also loss."""
+    """Number that is shown: accuracy, among_own, worst10, jain, last ...; of curves also loss."""
     hue: str | None = None
     """Field that tells lines, bars or marks apart, such as method (None: the method or variant)."""
     facet: str | None = None
@@ -58,8 +58,8 @@ class TableFlags:
     columns: str | None = None
     """Fields that make the columns, with commas between them (None: those that vary and make no rows)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own, worst10 or at.10 (at a test SNR of 10 dB); without
-    a view, also one of the run, such as clusters.knn_purity or seconds.train."""
+    """Number of a view, such as accuracy, among_own or worst10; without a view, also one of the run, such as
+    clusters.knn_purity or seconds.train."""
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None

@@ -176,10 +176,9 @@ def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
 
 def _meaning(courses: Sequence[Course]) -> str:
     """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
-    from semcom.studies.names import first_test
-
-    where = first_test("accuracy", (course.run.tests for course in courses if course.views))
-    return f"{MEAN}\naccuracies {where}" if where else MEAN
+    several = (course.run.test_snrs for course in courses if course.views and len(course.run.test_snrs) > 1)
+    first = " or ".join(dict.fromkeys(f"{snrs[0]:g}" for snrs in several))
+    return f"{MEAN}\naccuracies tested at {first} dB" if first else MEAN
 
 
 def _row(course: Course) -> list[str]:

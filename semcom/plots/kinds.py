@@ -17,8 +17,8 @@ from semcom.plots.gain import OVER
 from semcom.registry import find
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
-from semcom.studies.grid import TEST_SNR
-from semcom.studies.names import NAMED, TEST
+from semcom.studies.grid import TEST
+from semcom.studies.names import NAMED
 
 KINDS: Registry[Kind] = Registry(
     "kind",
@@ -66,14 +66,14 @@ def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
     plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
     _check(plot)
-    return part.along([name for name in plot.fields if name not in (*OF_X, TEST)]), plot
+    return part.along([name for name in plot.fields if name not in OF_X]), plot
 
 
 def _named(study: Study, asked: str, name: str | None) -> str | None:
     """Return a field of a request as columns have it. Raises ConfigError for one that the study has not."""
     if name is None or (asked == "x" and name in OF_X):
         return name
-    return TEST if name in (TEST, TEST_SNR) else study.named(asked, [name])[0]
+    return study.named(asked, [name])[0]
 
 
 def _kind_of(study: Study, x: str | None) -> str:

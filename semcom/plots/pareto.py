@@ -23,7 +23,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: as `Study.pareto`, or a field varies that makes no panels.
     """
-    others = [name for name in study.axes if name != plot.facet and study.runs[name].nunique(dropna=False) > 1]
+    others = [name for name in study.axes if name != plot.facet and len({run.field(name) for run in study.tests}) > 1]
     if others:
         raise ConfigError(f"{others[0]}: its values would be shown as one; give one with --at, or --facet {others[0]}")
     found = study.pareto(str(plot.x), view=plot.view).rename(columns={"accuracy": "mean", "cost": str(plot.x)})

@@ -8,11 +8,10 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.plots.base import Plot
-from semcom.runs.accuracy import CURVES
 from semcom.studies.analysis.means import check_seeds_alone, means
 from semcom.studies.analysis.sheet import intervals
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import TEST, field_name, metric_name
+from semcom.studies.names import field_name, metric_name
 
 SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
@@ -21,15 +20,9 @@ SETTING = "setting"
 def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
 
-    Where a test SNR is among the fields, they are those of `Study.snr`.
-
     Raises:
         ConfigError: as `Study.mean`.
     """
-    if TEST in plot.fields:
-        if plot.y not in CURVES:
-            raise ConfigError(f"y: {plot.y!r} is not known at each test SNR; give {' or '.join(CURVES)}")
-        return tidy(study, study.snr, plot)
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
 
 
@@ -71,8 +64,7 @@ def of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame
         if view not in set(frame["view"]):
             raise ConfigError(f"view: no run has {view!r}; there are {', '.join(frame['view'].dropna().unique())}")
         return frame[frame["view"] == view]
-    headline = study.views[study.views["headline"]].set_index("hash")["view"]
-    return frame[frame["view"] == frame["hash"].map(headline)]
+    return frame[frame["view"] == frame["hash"].map({run.hash: run.headline for run in study.stored})]
 
 
 def check_panels(frame: pd.DataFrame, plot: Plot) -> None:

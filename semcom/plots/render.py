@@ -12,7 +12,8 @@ from semcom.files import SWEEP, TABLE, at_home, refuse_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.registry import drawing
 from semcom.studies.analysis.study import Study, study
-from semcom.studies.names import TEST
+from semcom.studies.grid import TEST
+from semcom.studies.names import value_label
 from semcom.studies.registry import EXPERIMENTS, experiment
 
 if TYPE_CHECKING:
@@ -99,8 +100,10 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS.get(str(request.kind))
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
     text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
-    if TEST not in request.fields and (tested := part.tested(request.y)):
-        text += f" Tested {tested}."
+    if TEST in part.axes and TEST not in request.fields:  # means are of one test SNR, and all else is of the first one
+        found = {run.test_snr_db for run in part.tests}
+        found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
+        text += f" Tested at {' or '.join(value_label(TEST, snr) for snr in found)}."
     with style.ieee():
         figure = drawn(numbers, request)
         if chosen.finish is not None:

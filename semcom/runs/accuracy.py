@@ -10,9 +10,7 @@ import numpy as np
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
 CURVES = {"accuracy": "at", "among_own": "among_own_at", "last": "last_at"}
-"""Number of a view -> what it is called at a test SNR: `at.10` is the accuracy at 10 dB."""
-OF_FIRST_TEST = (*CURVES, "accuracy_std", "worst10", "jain", "best", "best_round", "validation")
-"""Numbers of a view that are those of the first test SNR, where there are several."""
+"""Number of a view -> what summaries call its values at each test SNR, a mapping of the SNR in dB to the value."""
 
 
 def per_client(confusion: np.ndarray) -> np.ndarray:

@@ -24,8 +24,8 @@ FIXED: Mapping[str, str] = {
     "contents": "they are worked out from the files",
 }
 """Fields that a grid neither varies nor sets, and why."""
-TEST_SNR = "channel.test_snr_db"
-"""The field whose axis costs no training: a run is trained once, and tested at all values of it."""
+TEST_SNR, TEST = "channel.test_snr_db", "test_snr_db"
+"""The field whose axis costs no training, as a run is tested at all its values; and the axis that these make."""
 MOST = 100_000
 """Runs of the largest grid."""
 

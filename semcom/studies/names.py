@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from semcom.runs.accuracy import CURVES, OF_FIRST_TEST
-from semcom.studies.grid import TEST_SNR
+from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import plain_text
 
 METHODS = {
@@ -47,8 +46,6 @@ ARMS = {
 """Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
 NAMED = ("method", "variant", "scheme")
 """Fields whose values are shown without the field's name."""
-TEST = "test_snr_db"
-"""Column of `Study.snr`: the SNR of a test."""
 FIELDS = {
     "variant": ("method", ""),
     "channel.snr_db": ("SNR", " dB"),
@@ -105,7 +102,7 @@ METRICS = {
     "clusters.power_common": "power of what all classes have in common",
     "clusters.power_between": "power of what tells classes apart",
 }
-"""Number of a view, or of a run -> its name; any other is shown by its own name, but for those at a test SNR."""
+"""Number of a view, or of a run -> its name; any other is shown by its own name."""
 PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
@@ -116,14 +113,12 @@ DIFFERENCES = ("lead", "gain")
 
 def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
-    whole, _ = _at(metric)
-    return whole in METRICS and whole not in PLAIN
+    return metric in METRICS and metric not in PLAIN
 
 
 def is_ranked(metric: str) -> bool:
     """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
-    whole, _ = _at(metric)
-    return whole in METRICS and whole not in UNRANKED
+    return metric in METRICS and metric not in UNRANKED
 
 
 def decimals(share: bool, halves: ArrayLike) -> int:
@@ -180,15 +175,7 @@ def field_label(field: str) -> str:
 
 def metric_name(metric: str) -> str:
     """Return the name of a number, such as "accuracy"."""
-    whole, snr = _at(metric)
-    return METRICS.get(whole, whole) + (f" at {snr} dB" if snr else "")
-
-
-def _at(metric: str) -> tuple[str, str]:
-    """Return what a number is one of, and the SNR of its test in dB; nothing for one that is not of a single SNR."""
-    curve, _, snr = metric.partition(".")
-    whole = next((name for name, at in CURVES.items() if at == curve), None)
-    return (whole, snr) if whole and snr else (metric, "")
+    return METRICS.get(metric, metric)
 
 
 def metric_label(metric: str) -> str:
@@ -199,22 +186,6 @@ def metric_label(metric: str) -> str:
 def metric_unit(metric: str) -> str:
     """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
     return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
-
-
-def first_test(metric: str, tests: Iterable[Sequence[str]]) -> str:
-    """Return at which of several test SNRs a number of runs is, in words; nothing for one that is not of one SNR.
-
-    Args:
-        metric: the number.
-        tests: of each run, the SNRs that it was tested at (`semcom.runs.accuracy.tested_at`).
-    """
-    lists = {tuple(snrs) for snrs in tests}
-    if metric not in OF_FIRST_TEST or max(map(len, lists), default=0) < 2:
-        return ""
-    if len(lists) > 1:
-        return "at the first test SNR of each run"
-    ((first, *others),) = lists
-    return f"at {first} dB (the first of {1 + len(others)} test SNRs)"
 
 
 def titled(name: str) -> str:

@@ -71,7 +71,7 @@ def test_results_prints_means_or_a_table(folder: Path, capsys: pytest.CaptureFix
 def test_results_writes_csv(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "results s --csv out --what clients") == ["table: out/clients.csv"]
     assert len(pd.read_csv("out/clients.csv")) == 24
-    names = ["runs", "mean", "views", "rounds", "clients", "classes", "snr", "traffic"]  # no run kept its matrices
+    names = ["runs", "mean", "results", "rounds", "clients", "classes", "traffic"]  # no run kept its matrices
     assert told(capsys, "results s --csv all") == [f"table: all/{name}.csv" for name in names]
     assert sorted(path.stem for path in Path("all").iterdir()) == sorted(names)
     assert pd.read_csv("all/runs.csv")["accuracy"].count() == 12

@@ -232,7 +232,6 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"x": "round", "y": "acc", "at": ONE}, "metric: rounds have no 'acc'; they have channel.snr_db, loss, "),
         ({"x": SNR, "view": "global"}, "view: fedavg has no view 'global'; it has personal"),
         ({"x": "class", "view": "global"}, "view: no run has 'global'; there are personal"),
-        ({"x": "test_snr_db", "facet": SNR, "y": "jain"}, "y: 'jain' is not known at each test SNR; give accuracy"),
         ({"x": SNR, "window": 3}, "window: 3 has no effect on lines; leave it out"),
         ({"x": "uses", "y": "jain"}, "y: 'jain' has no effect on pareto; leave it out"),
         ({"kind": "curves", "x": SNR}, "x: 'channel.snr_db' is not what curves are over; give round"),

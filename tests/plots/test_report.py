@@ -180,13 +180,27 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
     ]
     assert "none: each point has one seed" in page.text and "No rank is marked" in page.text
     assert page.json[0]["means"][0]["low"] is None and "confusion" in page.json[0]
-    assert "test SNRs" not in page.text
 
 
-def test_of_several_test_snrs_the_one_of_the_accuracies_is_said(tmp_path: Path) -> None:
+def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
+    """Means and runs at each; curves, clients and classes belong to the first one, whose runs come first."""
     of = config()
-    simple(tmp_path / "s", replace(of, channel=replace(of.channel, test_snr_db="9,-15,18")), [0.5, 0.5])
-    assert "view personal; tested at 9 dB (the first of 3 test SNRs)" in Page(report([tmp_path / "s"])).text
+    key = run_hash(of := replace(of, channel=replace(of.channel, test_snr_db="9,-15")))
+    views = {"personal": scored([0.25, 0.75], at={"9": 0.5, "-15": 0.125})}
+    write(tmp_path / "s" / key, of, [line(1, views)])
+    page = Page(report([tmp_path / "s"]))
+    (data,) = page.json
+    assert [(axis["name"], axis["values"]) for axis in data["axes"]] == [("test_snr_db", [-15, 9])]
+    assert [(row["at"], row["mean"]) for row in data["means"]] == [([0], 0.125), ([1], 0.5)]
+    assert [(k, run["at"], run["accuracy"]) for k, run in data["runs"].items()] == [
+        (key, [1], 0.5),
+        (f"{key} at -15 dB", [0], 0.125),
+    ]
+    assert set(data["curves"]["accuracy"]) == set(data["clients"]["accuracy"]) == set(data["classes"]) == {key}
+    assert [row[1] for row in page.rows["runs"][1:]] == ["9"] and [row[1] for row in page.rows["means"][1:]] == [
+        "-15",
+        "9",
+    ]
 
 
 def test_a_view_a_part_and_several_studies(folder: Path, tmp_path: Path) -> None:
@@ -339,6 +353,7 @@ def test_references_test_snrs_and_texts(browser: Any, tmp_path: Path) -> None:
     for name, method, snr in (("plain", "fedcl", 0.0), ("plain", "fedcl", 10.0), ("<b>ref</b>", "fedavg", 10.0)):
         for seed in (0, 1):
             of = config(method, seed, snr, rounds=1)
+            of = replace(of, channel=replace(of.channel, test_snr_db="5,-5"))
             names[run_hash(of)] = name
             views = {"personal": scored([0.5, 0.7], at={"-5": 0.25 + snr / 100, "5": 0.75})}
             write(tmp_path / "s" / run_hash(of), of, [line(1, views)])
@@ -348,12 +363,12 @@ def test_references_test_snrs_and_texts(browser: Any, tmp_path: Path) -> None:
     shown = f"return {PLOT % 'accuracy'}.data.filter(t => t.mode != 'markers').map(t => [t.name, t.x, t.y])"
     order = semcom.study(tmp_path / "s").variants
     found = {name: (x, y) for name, x, y in ask(shown)}
-    assert found["plain"] == ([0, 10], [60, 60]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([10], [60])
+    assert found["plain"] == ([0, 10], [75, 75]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([10], [75])
     assert sorted(order) == ["<b>ref</b>", "plain"]
     assert "<b>ref</b> at SNR 10 dB" in browser.find_element("css selector", "[data-figure=curves] .note").text
     legends = browser.find_elements("css selector", "[data-figure=curves] .legendtext")
     assert sorted(each.text for each in legends) == sorted(order), "shown as it is, at whatever SNR is chosen"
-    ask("const s = document.querySelector('[data-figure=accuracy] select'); s.value = 'tests';"
+    ask("const s = document.querySelector('[data-figure=accuracy] select'); s.value = 'axis1';"
         "s.dispatchEvent(new Event('change'))")  # fmt: skip
     found = {name: (x, y) for name, x, y in ask(shown)}
     assert found["plain"] == ([-5, 5], [25, 75]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([-5, 5], [35, 75])

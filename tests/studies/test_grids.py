@@ -7,12 +7,10 @@ import hashlib
 import itertools
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.runs.resolve import resolve
-from semcom.studies.analysis.means import aggregate, markdown_table, text_table
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import field_of
 from semcom.studies.registry import experiment
@@ -132,74 +130,3 @@ def test_settings_apart_are_of_a_field_that_varies() -> None:
 def test_what_is_no_field_cannot_vary(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         study({name: (1, 2)}).runs("smoke")
-
-
-# The table -----------------------------------------------------------------------------------------------------------
-
-
-def frame(*rows: tuple[Any, ...]) -> pd.DataFrame:
-    """Runs of one seed by variant, SNR, ways, shots and accuracy."""
-    cells = pd.DataFrame(rows, columns=["variant", SNR, WAYS, SHOTS, "accuracy"])
-    return cells.assign(status="done", accuracy_std=0.1, seed=0)
-
-
-TWO = frame(
-    ("b", 9.0, 5, 60, 0.5), ("b", 0.0, 5, 60, 0.25), ("b", 0.0, 2, 150, 0.75), ("long name", 9.0, 2, 150, 1.0)
-)  # fmt: skip
-
-
-def test_a_table_of_several_axes_has_a_row_per_combination() -> None:
-    cells = aggregate(TWO, SNR, others=(WAYS, SHOTS))
-    assert text_table(cells, SNR).splitlines() == [
-        "Accuracy in %, mean over clients ± standard deviation over clients",
-        "method     partition.ways  partition.shots     SNR 0 dB      SNR 9 dB",
-        "b          2               150              75.0 ± 10.0              ",
-        "b          5               60               25.0 ± 10.0   50.0 ± 10.0",
-        "long name  2               150                           100.0 ± 10.0",
-    ]
-    assert markdown_table(cells, SNR).splitlines()[2:5] == [
-        "| method | partition.ways | partition.shots | SNR 0 dB | SNR 9 dB |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        "| b | 2 | 150 | 75.0 ± 10.0 |  |",
-    ]
-
-
-def test_joint_fields_make_columns_together() -> None:
-    cells = aggregate(TWO, (WAYS, SHOTS), others=(SNR,))
-    assert markdown_table(cells, (WAYS, SHOTS)).splitlines()[2:] == [
-        "| method | SNR | partition.ways 2, partition.shots 150 | partition.ways 5, partition.shots 60 |",
-        "| --- | ---: | ---: | ---: |",
-        "| b | 0 dB | 75.0 ± 10.0 | 25.0 ± 10.0 |",
-        "| b | 9 dB |  | 50.0 ± 10.0 |",
-        "| long name | 9 dB | 100.0 ± 10.0 |  |",
-    ]
-
-
-def test_a_field_that_the_table_lacks_is_named_with_its_place() -> None:
-    with pytest.raises(ConfigError, match=r"^partition.ways: 5 and 2 for b at channel.snr_db 0 would be averaged as "):
-        aggregate(TWO, SNR)
-    wrong = TWO.assign(clients=[5, 5, 6, 5], **{WAYS: 5})
-    with pytest.raises(ConfigError, match="^clients: 5 and 6 for b at channel.snr_db 0, partition.ways 5 would be"):
-        aggregate(wrong.assign(**{SHOTS: 1}), SNR, others=(WAYS,))
-
-
-def test_a_run_counts_at_each_snr_that_it_was_tested_at() -> None:
-    """Two seeds over -6 and 9 dB, one of which failed; a run tested at one SNR; one at that of its training."""
-    rows = [
-        {"variant": "a", TEST: "-6,9", SNR: 3.0, "seed": 0, "accuracy": 0.5, "view": "own", "views.own.at.9": 0.9}
-        | {"views.own.at.-6": 0.5, "views.global.at.-6": 0.1},
-        {"variant": "a", TEST: "-6,9", SNR: 3.0, "seed": 1, "status": "failed"},
-        {"variant": "b", TEST: "9.0", SNR: 3.0, "seed": 0, "accuracy": 0.25, "view": "global"}
-        | {"views.global.at.9": 0.25},
-        {"variant": "c", TEST: None, SNR: 3.0, "seed": 0, "accuracy": 0.125, "view": "own"},
-    ]
-    cells = aggregate(pd.DataFrame(rows).fillna({"status": "done"}), TEST)
-    assert cells[["variant", TEST, "accuracy", "seeds", "failed"]].values.tolist() == [
-        ["a", -6.0, 0.5, 1, 1],
-        ["a", 9.0, 0.9, 1, 1],
-        ["b", 9.0, 0.25, 1, 0],
-        ["c", 3.0, 0.125, 1, 0],
-    ]
-    assert markdown_table(cells, TEST).splitlines()[0] == "Accuracy in %, mean over clients."
-    assert markdown_table(cells, TEST).splitlines()[2] == "| method | test SNR -6 dB | test SNR 3 dB | test SNR 9 dB |"
-    assert "| a | 50.0 (1 failed) |  | 90.0 (1 failed) |" in markdown_table(cells, TEST)

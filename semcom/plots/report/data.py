@@ -1,7 +1,7 @@
 """The numbers behind a report's curves, as its script takes them.
 
-Runs, and all that belongs to them, are told apart by their hash. A place on an axis is the number of its value.
-Accuracies are fractions of 1.
+Runs, and all that belongs to them, are told apart by their hash, and at a further test SNR that too. A place on an axis
+is the number of its value. Accuracies are fractions of 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from semcom.plots.report.subject import Subject
 from semcom.runs.arrays import CONFUSION
 from semcom.studies.analysis.compare import value_of
 from semcom.studies.analysis.efficiency import COSTS
-from semcom.studies.analysis.means import means
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
 
@@ -33,17 +32,17 @@ Json = dict[str, Any]
 
 
 def numbers(subject: Subject) -> Json:
-    """Return the numbers of a study: axes, variants, runs, means, tests, curves, clients, classes, confusion, costs."""
+    """Return the numbers of a study: axes, variants, runs, means, curves, clients, classes, confusion, costs."""
     study, view = subject.study, subject.view
+    tests = sorted(study.tests, key=lambda run: not run.is_first_test)  # of which there are curves, clients, classes
     axes = {axis: sorted_values(study, axis) for axis in study.axes}
     places = _Places(axes, study.variants)
     return {
         "axes": [_axis(axis, values) for axis, values in axes.items()],
         "variants": study.variants,
-        "views": list(dict.fromkeys(study.views["view"])),
-        "runs": {run.hash: _run(run, subject, places) for run in study.stored if run.fields},
+        "views": list(dict.fromkeys(study.results["view"])),
+        "runs": {_key(run): _run(run, subject, places) for run in tests if run.fields},
         "means": places.rows(study.mean(view=view), INTERVAL),
-        "tests": _tests(study, view, places),
         "curves": _curves(study),
         "clients": _clients(study),
         "classes": _classes(study),
@@ -82,36 +81,24 @@ def _axis(axis: str, values: Sequence[Any]) -> Json:
     return found | {"values": list(values) if numeric else texts}
 
 
+def _key(run: Stored) -> str:
+    return run.hash if run.is_first_test else f"{run.hash} at {run.test_snr_db:g} dB"
+
+
 def _run(run: Stored, subject: Subject, places: _Places) -> Json:
     """Return what is shown of a run under the mouse."""
-    point = {axis: run.fields.get(axis) for axis in subject.study.axes}
+    point = {axis: run.field(axis) for axis in subject.study.axes}
     seed = run.fields.get("seed")
-    done = run.status == "done"
+    done = run.status == "done" and run.knows("accuracy")
     return {
         "variant": places.variants[run.variant],
         "at": places.at(point),
         "seed": seed,
         "status": run.status,
         "accuracy": value_of(run, subject.view, "accuracy") if done else None,
-        "headline": _first_view(run),
+        "headline": run.headline,
         "words": subject.names.text(", ".join(filter(None, (f"seed {seed}", placed(point))))),
     }
-
-
-def _tests(study: Study, view: str | None, places: _Places) -> Json | None:
-    """Return means and runs at each test SNR; None where no run was tested at several."""
-    frame = study.snr
-    chosen = frame["hash"].map({run.hash: view or _first_view(run) for run in study.stored})
-    frame = frame[(frame["view"] == chosen) & frame["test_snr_db"].notna()]
-    if frame.groupby("hash")["test_snr_db"].nunique().max() <= 1 or frame.empty:
-        return None
-    found = means(frame, ["variant", *study.axes, "test_snr_db"], "accuracy")
-    runs = {key: each[["test_snr_db", "accuracy"]].values.tolist() for key, each in frame.groupby("hash", sort=False)}
-    return {"means": places.rows(found, ["test_snr_db", *INTERVAL]), "runs": runs}
-
-
-def _first_view(run: Stored) -> str | None:
-    return next(iter((run.summary or {}).get("views", {})), None)
 
 
 def _cost(study: Study, cost: str, view: str | None) -> pd.DataFrame | None:
@@ -165,7 +152,7 @@ def _confusion(study: Study) -> Json:
     """Return hash -> view -> test images of all clients, a row per true class; as many runs as there is room for."""
     found: Json = {}
     kept, cells = 0, 0
-    for run in study.stored:
+    for run in (run for run in study.tests if run.is_first_test):
         prefix = f"{CONFUSION}/"
         matrices = {n.removeprefix(prefix): a.sum(0) for n, a in run.arrays().items() if n.startswith(prefix)}
         kept, cells = kept + bool(matrices), cells + sum(each.size for each in matrices.values())

@@ -55,7 +55,7 @@ def sorted_values(study: Study, field: str) -> list[Any]:
 
     Runs whose configuration is not known yet do not count.
     """
-    found = list(dict.fromkeys(run.fields.get(field) for run in study.stored if run.fields))
+    found = list(dict.fromkeys(run.field(field) for run in study.tests if run.fields))
     values = [value for value in found if value is not None]
     numeric = all(isinstance(value, int | float) for value in values)
     return [*(sorted(values) if numeric else values), *([None] if None in found else [])]
@@ -76,18 +76,16 @@ def _value(value: Any) -> str:
 
 def _accuracy(study: Study, view: str | None) -> str:
     """Return what an accuracy is, and of which view of each method."""
-    views = (
-        study.views[study.views["headline"].astype(bool)] if view is None else study.views[study.views["view"] == view]
-    )
+    results = study.results
+    views = results[results["headline"].astype(bool)] if view is None else results[results["view"] == view]
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
     said = ", ".join(of) if len(of) == 1 else "; ".join(f"{name} of {', '.join(each)}" for name, each in of.items())
-    where = f"; tested {tested}" if (tested := study.tested()) else ""
-    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}{where}" if of else ""
+    return f"mean over clients and over the last evaluations of a run, at most ten; view {said}" if of else ""
 
 
 def _intervals(study: Study) -> str:
     """Return what intervals are over, or why there are none."""
-    seeds = study.runs[study.runs["status"] == "done"].groupby(["variant", *study.axes], dropna=False)["seed"].nunique()
+    seeds = study.results.groupby(["variant", *study.axes], dropna=False)["seed"].nunique()
     counts = sorted(set(seeds))
     if not counts:
         return ""

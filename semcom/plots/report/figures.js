@@ -77,23 +77,21 @@ const along = ({ state }) => (state.x.startsWith("axis") ? Number(state.x.slice(
 
 // Accuracy along an axis: means with their intervals, and single runs.
 function accuracy(part) {
-  const { data, state } = part;
+  const { data } = part;
   const a = along(part);
   const axis = data.axes[a];
-  const tested = state.x === "tests";
-  const numeric = tested || Boolean(axis && axis.numeric);
-  const at = (row) => (tested ? row.test_snr_db : axis ? axis.values[row.at[a]] : text(data.variants[row.variant]));
-  const words = (row) => (tested ? `test SNR ${at(row)} dB` : axis ? axis.words[row.at[a]] : "");
+  const numeric = Boolean(axis && axis.numeric);
+  const at = (row) => (axis ? axis.values[row.at[a]] : text(data.variants[row.variant]));
+  const words = (row) => (axis ? axis.words[row.at[a]] : "");
   const traces = data.variants.flatMap((_, i) => {
-    const rows = (tested ? data.tests.means : data.means).filter((row) => row.variant === i && here(part, row, a));
+    const rows = data.means.filter((row) => row.variant === i && here(part, row, a));
     if (numeric) rows.sort((one, other) => at(one) - at(other));
     const points = Object.entries(data.runs)
       .filter(([, run]) => run.variant === i && run.status === "done" && here(part, run, a))
-      .flatMap(([key, run]) => (tested ? data.tests.runs[key] || [] : [[at(run), run.accuracy]])
-        .map(([x, y]) => ({ key, x, y })));
+      .map(([key, run]) => ({ key, x: at(run), y: run.accuracy }));
     return [runsTrace(part, i, points), meansTrace(part, i, rows, at, words, numeric)];
   });
-  const made = layout(tested ? "test SNR in dB" : axis ? axis.label : "method", "accuracy in %");
+  const made = layout(axis ? axis.label : "method", "accuracy in %");
   if (!numeric) made.xaxis.type = "category";
   else if (axis && axis.values.length <= 15) made.xaxis.tickvals = axis.values;
   return { data: traces, layout: made };

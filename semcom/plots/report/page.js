@@ -41,7 +41,7 @@ function show(part, keys) {
   const content = panel.querySelector(".content");
   content.replaceChildren(...keys.slice(0, 50).flatMap((key) => {
     const run = part.data.runs[key];
-    const row = [...part.root.querySelectorAll("table[data-table=runs] tr[data-run]")].find((r) => r.dataset.run === key);
+    const row = [...part.root.querySelectorAll("table[data-table=runs] tr[data-run]")].find((r) => r.dataset.run === key.split(" ")[0]);
     const command = row.querySelector("code").textContent;
     const head = run ? `${part.data.variants[run.variant]}, ${run.words}: ` : "";
     const said = run && run.accuracy !== null ? percent(run.accuracy) : run ? run.status : "to come";
@@ -141,7 +141,7 @@ function only(part, i) {
 function accuracyMenu(part) {
   const { data, state } = part;
   const axes = varies(part).map((a) => [`axis${a}`, data.axes[a].label]);
-  const choices = [...axes, ...(data.tests ? [["tests", "test SNR in dB"]] : []), ["method", "method"]];
+  const choices = [...axes, ["method", "method"]];
   return [menu("along", choices, state.x, (x) => { state.x = x; draw(part); })];
 }
 const FIGURES = {
@@ -241,7 +241,7 @@ function start(root) {
   const [x] = varies({ data, values }).sort((a, b) => longest(b) - longest(a));
   const state = {
     hidden: new Set(), at: first ? [...first.at] : data.axes.map(() => 0), view: FIRST,
-    x: x !== undefined ? `axis${x}` : data.tests ? "tests" : "method",
+    x: x !== undefined ? `axis${x}` : "method",
     quantity: "accuracy", cost: data.costs.uses ? "uses" : Object.keys(data.costs)[0], run: Object.keys(data.confusion.of)[0],
   };
   const part = { root, data, state, values, figures: {} };

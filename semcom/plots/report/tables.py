@@ -16,6 +16,7 @@ from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import cost_of
 from semcom.studies.analysis.study import Study
+from semcom.studies.grid import TEST
 from semcom.studies.results.failures import repeat_command
 from semcom.studies.results.run import Stored, config_path
 
@@ -88,8 +89,8 @@ def _marks_note(some: bool) -> str:
 
 def _compared(study: Study, view: str | None) -> Table:
     """Return a sentence for each pair of variants at each point."""
-    pairs, done = list(combinations(study.variants, 2)), [run for run in study.stored if run.status == "done"]
-    points = len({tuple(shown(run.fields.get(axis)) for axis in study.axes) for run in done})
+    pairs, done = list(combinations(study.variants, 2)), [run for run in study.tests if run.status == "done"]
+    points = len({tuple(shown(run.field(axis)) for axis in study.axes) for run in done})
     title, many = "Comparisons", len(pairs) * points
     if many > MOST_COMPARISONS:
         note = f"A report makes {MOST_COMPARISONS} comparisons at most, and {len(pairs)} x {points} are possible"
@@ -114,28 +115,29 @@ def _pair(study: Study, pair: tuple[str, str], view: str | None) -> Sequence[Com
 def _failed(study: Study, names: Names) -> Table:
     """Return the runs that failed, with what they said."""
     bad = study.runs[study.runs["status"] == "failed"]
-    columns = ["variant", *study.axes, "seed"]
+    axes = [axis for axis in study.axes if axis != TEST]  # a run fails before it is tested
+    columns = ["variant", *axes, "seed"]
     rows = [
         [*_place(row, columns), _text(names.text(str(row["error"]))), _text(row["hash"])]
         for row in bad.to_dict("records")
     ]
-    heads = ["method", *map(heading, study.axes), "seed", "error", "hash"]
+    heads = ["method", *map(heading, axes), "seed", "error", "hash"]
     return Table("failed", "Failed runs", "", heads, rows, list(bad["hash"]))
 
 
 def _runs(subject: Subject) -> Table:
-    """Return all runs, each with the command that repeats it."""
+    """Return all runs, each at its first test SNR and with the command that repeats it."""
     study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
-    of_view = _of_view(study, subject.view)
-    runs, rows = {run.hash: run for run in study.stored}, []
+    rows = []
+    runs = {run.hash: run for run in sorted(study.tests, key=lambda run: run.is_first_test)}  # the first one is last
     for row in study.runs.to_dict("records"):
         run = runs[row["hash"]]
-        accuracy, worst = (of_view.get(run.hash, {}).get(name) for name in ("accuracy", "worst10"))
+        accuracy, worst = ((run.view(subject.view) or {}).get(name) for name in ("accuracy", "worst10"))
         measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
         measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
         command = subject.names.text(_command(subject, run))
         ends = [_text(run.hash), Cell(command, command, "code")]
-        rows.append([*_place(row, columns), _text(row["status"]), *measured, *ends])
+        rows.append([*_place({**row, TEST: run.test_snr_db}, columns), _text(row["status"]), *measured, *ends])
     heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
@@ -147,12 +149,6 @@ def _command(subject: Subject, run: Stored) -> str:
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return ""
     return repeat_command(config_path(subject.folder, run), f"repeated/{run.hash}")
-
-
-def _of_view(study: Study, view: str | None) -> dict[str, dict[str, Any]]:
-    """Return hash -> numbers of the view that is shown."""
-    chosen = study.views["headline"].astype(bool) if view is None else study.views["view"] == view
-    return study.views[chosen].set_index("hash").to_dict("index")
 
 
 def _uses(run: Stored) -> float | None:

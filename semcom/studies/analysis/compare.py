@@ -15,7 +15,6 @@ from semcom.config import ConfigError
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import accuracies
 from semcom.studies.analysis.statistics import LARGEST_BCA, Interval, over_clients, t_interval, two_level
-from semcom.studies.names import first_test
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten
 
@@ -27,20 +26,19 @@ Views = str | Mapping[str, str] | None
 
 
 def cells(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
-    """Return the finished runs by point, variant and seed, in their order.
+    """Return finished runs by point, variant and seed, in their order.
 
     Raises:
         ConfigError: two runs have the same place, as of the same plug-in before and after an edit.
     """
     found: Cells = {}
     for run in runs:
-        if run.status != "done":
-            continue
-        point = tuple(run.fields.get(name) for name in axes)
+        point = tuple(run.field(name) for name in axes)
         seeds = found.setdefault(point, {}).setdefault(run.variant, {})
         other = seeds.setdefault(run.fields.get("seed", 0), run)
         if other is not run:
-            text = "differ in no field, only in the content of plug-ins or files; put one into another folder"
+            only = "the content of plug-ins or files, or further test SNRs"
+            text = f"differ in no field, only in {only}; put one into another folder"
             raise ConfigError(f"study: {other.folder} and {run.folder} {text}")
     return found
 
@@ -97,7 +95,6 @@ def _one(
         view_second=views[1] or "",
         point=point,
         metric=metric,
-        tested=first_test(metric, (run.tests for of in runs for run in of)),
         seeds=tuple(seeds),
         clients=signs.shape[1],
         mean_first=float(values[0].mean()),
@@ -143,7 +140,7 @@ def _by_client(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) ->
 
 
 def value_of(run: Stored, view: str | None, metric: str) -> float:
-    """Return a number of a finished run's view: accuracy, worst10, jain, best, at.10 ...
+    """Return a number of a finished run's view: accuracy, worst10, jain, best ...
 
     Args:
         run: a finished one.

@@ -24,7 +24,6 @@ class Comparison:
         view_second: the same of the other one.
         point: varied field -> its value.
         metric: number of a view, or of a run, that is compared.
-        tested: at which of several test SNRs the number is, in words; nothing where there is one.
         seeds: those that both variants have finished.
         clients: K; 0 where the metric is not one of single clients.
         mean_first: mean over seeds; of accuracies a fraction of 1.
@@ -49,7 +48,6 @@ class Comparison:
     view_second: str
     point: Mapping[str, Any]
     metric: str
-    tested: str
     seeds: tuple[int, ...]
     clients: int
     mean_first: float
@@ -123,11 +121,10 @@ class Comparison:
         return count + one
 
     def _where(self) -> str:
-        """Return the point, and the test SNR and the seed where one stands for many, as the beginning of a sentence."""
+        """Return the point, and the seed where one stands for many, as the beginning of a sentence."""
         words = point_label(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
-        tested = f"tested {self.tested}, " if self.tested else ""
-        return (f"at {words}, " if words else "") + tested + seed
+        return (f"at {words}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
         share = is_share(self.metric)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from semcom.config import ConfigError
-from semcom.runs.accuracy import CURVES, LAST
+from semcom.runs.accuracy import LAST
 from semcom.runs.arrays import CONFUSION
+from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten
 
@@ -41,12 +42,17 @@ def runs(found: Runs) -> Iterator[Row]:
         yield {**row, **state, "hash": run.hash}
 
 
-def views(found: Runs) -> Iterator[Row]:
-    """Yield a row per finished run and view: what the summary says of it, and whether it is the headline's."""
+def results(found: Runs) -> Iterator[Row]:
+    """Yield a row per finished run, view and test SNR: its numbers, and whether the view is the headline's.
+
+    At the first test SNR of a run all are known, at the others accuracies only.
+    """
     for run in found:
-        for number, (view, numbers) in enumerate((run.summary or {}).get("views", {}).items()):
-            plain = {name: value for name, value in flatten(numbers).items() if not isinstance(value, list)}
-            yield {"hash": run.hash, "view": view, "headline": number == 0, **plain}
+        for number, view in enumerate((run.summary or {}).get("views", {})):
+            plain = {name: v for name, v in flatten(run.view(view) or {}).items() if not isinstance(v, list)}
+            if plain:
+                place = {"hash": run.hash, "view": view, TEST: run.test_snr_db, "headline": number == 0}
+                yield {**place, **plain}
 
 
 def rounds(found: Runs) -> Iterator[Row]:
@@ -127,37 +133,6 @@ def confusion(found: Runs) -> Iterator[Row]:
         raise ConfigError(f"confusion: no run of the study kept its matrices; repeat runs with {command}")
 
 
-def snr(found: Runs) -> Iterator[Row]:
-    """Yield a row per finished run, view and test SNR: accuracy and `among_own` as in the headline, and `last`.
-
-    Runs of earlier versions have `last` at one SNR alone: at those of a list it is left out.
-
-    Without a list of test SNRs a run is tested at the one that it was trained at; where there is none, or several, it
-    is NaN.
-    """
-    for run in found:
-        for view, numbers in (run.summary or {}).get("views", {}).items():
-            noisy = (run.summary or {}).get("snr_received_db", {}).get("test", math.nan) is not None
-            trained = run.fields.get("channel.snr_db") if noisy else None
-            listed = CURVES["accuracy"] in numbers
-            curves = {
-                name: numbers.get(at, {}) if listed else {trained: numbers[name]}
-                for name, at in CURVES.items()
-                if name in numbers
-            }
-            for test in curves["accuracy"]:
-                found = {name: curve[test] for name, curve in curves.items() if test in curve}
-                yield {"hash": run.hash, "view": view, "test_snr_db": _number(test), **found}
-
-
-def _number(value: Any) -> float:
-    """Return a value as a number; NaN for what is none, as an SNR that differs between clients."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
 def traffic(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run and direction: the mean per participating client and round, and the run's totals.
 
@@ -183,12 +158,11 @@ def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
 
 TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
     "runs": (runs, ("status", "error", "folder", "view", "accuracy")),
-    "views": (views, ("view", "headline", *OF_VIEW[:4])),
+    "results": (results, ("view", TEST, "headline", *OF_VIEW[:4])),
     "rounds": (rounds, ("round", "view", "loss", *OF_VIEW[:4])),
     "clients": (clients, ("view", "client", "accuracy")),
     "classes": (classes, ("view", "class", "accuracy")),
     "confusion": (confusion, ("view", "true", "predicted", "count")),
-    "snr": (snr, ("view", "test_snr_db", "accuracy")),
     "traffic": (traffic, ("direction", *PER_ROUND, AIRTIME)),
 }
 """Table -> its rows, and the columns that it has even without any."""

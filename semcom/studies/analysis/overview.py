@@ -167,7 +167,7 @@ def _air(run: Stored) -> dict[str, float | None]:
     """Return the measured SNRs of a run in dB, and its traffic. Several tests have no one SNR."""
     summary = run.summary or {}
     snr = dict(summary.get("snr_received_db", {}))
-    if len(run.tests) > 1:
+    if len(run.test_snrs) > 1:
         snr["test"] = None
     found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
     traffic = summary.get("traffic", {})

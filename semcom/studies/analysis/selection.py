@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.studies.grid import TEST_SNR
+from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.run import Stored, variants_of
 from semcom.studies.results.table import configuration, table
 
@@ -18,7 +18,7 @@ OF_METHOD = ("hyper", "train", "plugins")
 
 
 def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields that vary in a study, beside method, variant and seed.
+    """List the fields that vary in a study, beside method, variant and seed; the test SNR is the last of them.
 
     These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
     methods, and fields that differ between methods alone are axes too, unless they are the method's own (`OF_METHOD`).
@@ -48,13 +48,17 @@ def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
         return declared and follows(name, [variants, *places]) and not follows(name, places)
 
     names = [name for name in configuration(frame) if name not in ("method", "seed") and varies(name)]
-    return tuple(name for name in names if not is_apart(name))
+    found = [name for name in names if not is_apart(name)]
+    tests = [TEST] if TEST_SNR in found or any(len(run.test_snrs) > 1 for run in known) else []
+    return (*(name for name in found if name != TEST_SNR), *tests)
 
 
 def keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
     """Return the columns that tell the runs of a study apart, a row per run: hash, method, variant, seed, axes."""
     names = ["hash", "method", "variant", "seed", *axes]
-    return table([{"hash": run.hash, "variant": run.variant, **run.fields} for run in found], names)[names]
+    own = ({"hash": run.hash, "variant": run.variant, TEST: run.test_snr_db} for run in found)
+    frame = table([{**known, **run.fields} for known, run in zip(own, found, strict=True)], names)[names]
+    return frame.astype({TEST: float}) if TEST in names else frame
 
 
 def ordered(found: Sequence[Stored], axes: Sequence[str]) -> tuple[Stored, ...]:
@@ -78,13 +82,10 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     for name, wanted in at.items():
         field = spelled(name)
         several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-        values, held = [comparable(value) for value in several], [comparable(_field(run, field)) for run in found]
-        if all(_field(run, field) is None for run in found):
+        values, held = [comparable(value) for value in several], [comparable(run.field(field)) for run in found]
+        if all(run.field(field) is None for run in found):
             raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
         if missing := [value for value in values if value not in held]:
-            if field == TEST_SNR:
-                asked = f"{several[values.index(missing[0])]}"
-                raise ConfigError(f"at: runs were tested at {held[0]} dB each; for one of these give metric at.{asked}")
             there = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in held))
             raise ConfigError(f"at: no run has {name} {several[values.index(missing[0])]}; there are {there}")
         found = [run for run, value in zip(found, held, strict=True) if value in values]
@@ -92,13 +93,13 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
 
 
 def spelled(name: str) -> str:
-    """Return the dotted name of a field from its flag: `method.lam` -> `hyper.lam`."""
-    return re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+    """Return the name of a field in results from its flag: `method.lam` -> `hyper.lam`.
 
-
-def _field(run: Stored, name: str) -> Any:
-    own = {"hash": run.hash, "variant": run.variant, "status": run.status}
-    return own.get(name, run.fields.get(name))
+    That of the test SNRs, of which a run has several, becomes that of the single one: `channel.test-snr-db` ->
+    `test_snr_db`.
+    """
+    field = re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+    return TEST if field == TEST_SNR else field
 
 
 def comparable(value: Any) -> float | str:

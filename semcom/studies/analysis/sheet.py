@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.runs.accuracy import CURVES
 from semcom.studies.analysis.means import markdown
-from semcom.studies.grid import TEST_SNR
 from semcom.studies.names import (
-    TEST,
     decimals,
     field_label,
     is_share,
@@ -55,14 +52,12 @@ class Sheet:
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
-        tested: at which of several test SNRs it is, in words; nothing where there is one.
     """
 
     cells: pd.DataFrame
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metric: str
-    tested: str = ""
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
@@ -88,8 +83,7 @@ class Sheet:
         unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        where = f" {self.tested}" if self.tested else ""
-        return f"{titled(metric_name(self.metric))}{unit}{where}, {intervals(self.cells, '±')}.{claim}"
+        return f"{titled(metric_name(self.metric))}{unit}, {intervals(self.cells, '±')}.{claim}"
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
@@ -146,8 +140,7 @@ def sheet(
     Args:
         study: it all, or a part.
         rows: fields that make the rows: method, variant, or any other.
-        columns: fields that make the columns (None: those that vary and make no rows). With `channel.test_snr_db`
-            there is one for each SNR of the tests.
+        columns: fields that make the columns (None: those that vary and make no rows).
         at: field -> value, see `Study.where`.
         view: name of a view (None: the headline of each run).
         metric: number of a view.
@@ -160,20 +153,5 @@ def sheet(
     across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
     if not (part.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
-    if TEST_SNR in (*down, *across):
-        down, across = (tuple(TEST if name == TEST_SNR else name for name in names) for names in (down, across))
-        return Sheet(_at_each_snr(part, (*down, *across), view, metric), down, across, metric)
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, metric, part.tested(metric))
-
-
-def _at_each_snr(study: Study, fields: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
-    """Return the cells at each SNR that runs were tested at; ConfigError for a number that is not known there."""
-    if metric not in CURVES:
-        known = " or ".join(CURVES)
-        raise ConfigError(f"metric: {metric!r} is not known at each test SNR; give {known}, or other rows and columns")
-    own = [name for name in fields if name != TEST]
-    part, snrs = study.along(own), sorted(study.snr[TEST].dropna().unique())
-    # Without marks: Holm's correction would have to be over the columns too, which are of one run each.
-    each = [part.mean(own, view=view, metric=f"{CURVES[metric]}.{snr:g}").assign(**{TEST: snr}) for snr in snrs]
-    return pd.concat(each, ignore_index=True)
+    return Sheet(cells, down, across, metric)

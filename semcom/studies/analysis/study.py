@@ -6,6 +6,7 @@ docs/studies.md shows each of them and explains its numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +23,8 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import TABLES
 from semcom.studies.analysis.means import means
 from semcom.studies.analysis.selection import axes, keys, ordered, spelled, where
-from semcom.studies.names import first_test, is_ranked
+from semcom.studies.grid import TEST, TEST_SNR
+from semcom.studies.names import is_ranked
 from semcom.studies.results.archive import opened
 from semcom.studies.results.run import Stored, stored_runs
 from semcom.studies.results.table import configuration, table
@@ -56,8 +58,11 @@ def study(folder: Path | str) -> Study:
 class Study:
     """The runs of a study, as tidy tables and as answers.
 
-    Every table (`runs`, `views`, `rounds`, `clients`, `classes`, `confusion`, `snr`, `traffic`) begins with the columns
+    Every table (`runs`, `results`, `rounds`, `clients`, `classes`, `confusion`, `traffic`) begins with the columns
     hash, method, variant, seed and the axes. Accuracies are fractions of 1. A table is made when it is first asked for.
+
+    Where runs were tested at several SNRs, `test_snr_db` is an axis like any other. `results` has a row for each of
+    its values; what is known at a run's first test SNR only (`rounds`, `clients`, `classes`, `confusion`) has that one.
 
     Args:
         found: the runs.
@@ -74,12 +79,18 @@ class Study:
         record: Mapping[str, Any] | None = None,
     ) -> None:
         self.axes, self.record, self._place = tuple(axes), dict(record or {}), place
-        self.stored = ordered(found, self.axes)
+        self.tests = ordered([test for run in found for test in run.at_tests()], self.axes)
+        self.stored = tuple({test.hash: replace(test, test_snr_db=None) for test in self.tests}.values())
 
     def _table(self, name: str) -> pd.DataFrame:
         rows, columns = TABLES[name]
-        front, found = keys(self.stored, self.axes), table(list(rows(self.stored)), ("hash", *columns))
-        return front.merge(found[["hash", *(name for name in found if name not in front)]], on="hash")
+        of_run = name in ("runs", "traffic")
+        tests = self.stored if of_run else [run for run in self.tests if name == "results" or run.is_first_test]
+        front = keys(tests, [axis for axis in self.axes if axis != TEST or not of_run])
+        found = table(list(rows(tests)), ("hash", *columns))
+        found = found.astype({TEST: float}) if TEST in found else found
+        by = ["hash", TEST] if name == "results" and TEST in front else ["hash"]
+        return front.merge(found[[*by, *(name for name in found if name not in front)]], on=by)
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()
@@ -95,9 +106,9 @@ class Study:
         return self._table("runs")
 
     @cached_property
-    def views(self) -> pd.DataFrame:
-        """A row per finished run and view: accuracy, accuracy_std, worst10, jain, best, best_round, last ..."""
-        return self._table("views")
+    def results(self) -> pd.DataFrame:
+        """A row per finished run, view and test SNR: accuracy, accuracy_std, worst10, jain, best, last ..."""
+        return self._table("results")
 
     @cached_property
     def rounds(self) -> pd.DataFrame:
@@ -118,11 +129,6 @@ class Study:
     def confusion(self) -> pd.DataFrame:
         """A row per run that kept it, view, true and predicted class: test images. Raises ConfigError if none did."""
         return self._table("confusion")
-
-    @cached_property
-    def snr(self) -> pd.DataFrame:
-        """A row per finished run, view and test SNR: accuracy."""
-        return self._table("snr")
 
     @cached_property
     def traffic(self) -> pd.DataFrame:
@@ -149,25 +155,25 @@ class Study:
         """Return the part of a study in which fields have some values.
 
         Args:
-            at: dotted field, or method, variant, seed or status -> its value, or a list of values.
+            at: dotted field, or method, variant, seed, status or test_snr_db -> its value, or a list of values.
 
         Raises:
             ConfigError: there is no such field, or no run with such a value.
         """
-        return Study(where(self.stored, at, self.axes), self.axes, self._place, self.record)
+        return Study(where(self.tests, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return names of fields as columns have them, such as hyper.lam for method.lam.
 
         Args:
             asked: what they are asked for as, for errors.
-            names: method, variant, seed, or any field of a configuration, be it an axis or not.
+            names: method, variant, seed, test_snr_db, or any field of a configuration, be it an axis or not.
 
         Raises:
             ConfigError: there is no such field.
         """
         fields = tuple(map(spelled, names))
-        known = {"method", "variant", "seed"}.union(*(run.fields for run in self.stored))
+        known = {"method", "variant", "seed", TEST}.union(*(run.fields for run in self.stored))
         for name in fields:
             if name not in known:
                 there = ", ".join(("method", "variant", "seed", *self.axes))
@@ -178,7 +184,7 @@ class Study:
         """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
         known = ("hash", "method", "variant", "seed", *self.axes)
         further = dict.fromkeys(name for name in fields if name not in known)
-        return Study(self.stored, (*self.axes, *further), self._place, self.record)
+        return Study(self.tests, (*self.axes, *further), self._place, self.record)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
@@ -199,8 +205,8 @@ class Study:
             at: field -> value, see `where`: it has to leave one point of the study.
             view: name of a view (None: the headline of each run); or variant -> view, where those that are not named
                 have their headline.
-            metric: number of a view, such as accuracy, worst10, last or at.10 (at a test SNR of 10 dB); without a
-                view, also one of the run, such as clusters.knn_purity or seconds.train.
+            metric: number of a view, such as accuracy, worst10 or last; without a view, also one of the run, such as
+                clusters.knn_purity or seconds.train.
 
         Raises:
             ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
@@ -225,7 +231,7 @@ class Study:
         """
         part = self.where(at or {})
         names = part._known(part.variants if variants is None else variants)
-        return compare_pairs(part._cells(), part.axes, list(combinations(names, 2)), view, metric)
+        return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
 
     def gains(
         self, over: str, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
@@ -243,7 +249,7 @@ class Study:
         """
         part = self.where(at or {})
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
-        return compare_pairs(part._cells(), part.axes, [(other, first) for other in others], view, metric)
+        return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
 
     def mean(
         self,
@@ -266,15 +272,11 @@ class Study:
         """
         part = self.where(at or {})
         columns = ["variant", *part.axes] if by is None else list(by)
-        frame = part._done(value=lambda run: value_of(run, view, metric))
+        frame = part._done(metric, value=lambda run: value_of(run, view, metric))
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
         return means(frame, columns, "value")
-
-    def tested(self, metric: str = "accuracy") -> str:
-        """Return at which of several test SNRs a number of the finished runs is, in words: `names.first_test`."""
-        return first_test(metric, (run.tests for run in self.stored if run.status == "done"))
 
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
@@ -284,7 +286,7 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         part = self.where(at or {})
-        return ranking.rank(part._cells(), part.axes, view, metric)
+        return ranking.rank(part._cells(metric), part.axes, view, metric)
 
     def marked(
         self,
@@ -325,7 +327,9 @@ class Study:
         """
         part = self.where(at or {})
         frame = part._done(
-            accuracy=lambda run: value_of(run, view, "accuracy"), cost=lambda run: efficiency.cost_of(run, cost)
+            "accuracy",
+            accuracy=lambda run: value_of(run, view, "accuracy"),
+            cost=lambda run: efficiency.cost_of(run, cost),
         )
         return efficiency.pareto(frame, part.axes)
 
@@ -373,11 +377,20 @@ class Study:
             raise ConfigError(f"compare: {', '.join(names)} is no pair; give two variants or more, each once")
         return list(names)
 
-    def _cells(self) -> Cells:
-        return cells(self.stored, self.axes)
+    def _knowing(self, metric: str) -> list[Stored]:
+        """List the finished runs, at the test SNRs at which a number is known."""
+        done = [run for run in self.tests if run.status == "done"]
+        known = [run for run in done if run.knows(metric)]
+        if done and not known:
+            first = done[0].test_snrs[0]
+            raise ConfigError(f"metric: {metric!r} is known at the first test SNR only; give {TEST_SNR}={first:g}")
+        return known
 
-    def _done(self, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
-        """Return the keys of the finished runs, with some numbers of each."""
-        done = [run for run in self.stored if run.status == "done"]
+    def _cells(self, metric: str) -> Cells:
+        return cells(self._knowing(metric), self.axes)
+
+    def _done(self, metric: str, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
+        """Return the keys of the finished runs that know a number, with some numbers of each."""
+        done = self._knowing(metric)
         columns = {name: [of(run) for run in done] for name, of in numbers.items()}
         return keys(done, self.axes).assign(**columns)

@@ -11,21 +11,24 @@ from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
+from semcom.runs.accuracy import CURVES
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import owner_field
-from semcom.studies.grid import TEST_SNR
+from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.table import configuration, fields, read_table
 
+AT_TESTS = tuple(CURVES.values())
+"""Numbers in a summary that are one for each test SNR."""
 Status = Literal["done", "unfinished", "failed", "to come"]
 """done: it has left its summary; unfinished: it is at work or was interrupted; to come: it has no folder yet."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """One run of a study.
+    """One run of a study, as a whole or at one of the SNRs that it was tested at.
 
     Attributes:
         hash: of its configuration.
@@ -36,6 +39,8 @@ class Stored:
         fields: its configuration by dotted names on the command line; empty where that is not known yet.
         participants: clients that take part in a round; None where that is not known.
         summary: as in summary.json; None for a run that is not done.
+        test_snr_db: the SNR of the test in dB that it is looked at; None for the run as a whole, and where there is no
+            one SNR, as without noise or where it differs between clients.
     """
 
     hash: str
@@ -46,6 +51,7 @@ class Stored:
     fields: Mapping[str, Any]
     participants: int | None
     summary: Mapping[str, Any] | None
+    test_snr_db: float | None = None
 
     @property
     def trained(self) -> Path:
@@ -82,15 +88,55 @@ class Stored:
         return next(iter((self.summary or {}).get("views", {})), None)
 
     def view(self, name: str | None = None) -> Mapping[str, Any] | None:
-        """Look up what the summary says of a view (None: the first one, the headline); None where it has no such."""
+        """Look up the numbers of a view (None: the first one, the headline); None where it has no such.
+
+        At a test SNR other than the first one these are those that are known there.
+        """
         views = (self.summary or {}).get("views", {})
-        return next(iter(views.values()), None) if name is None else views.get(name)
+        found = next(iter(views.values()), None) if name is None else views.get(name)
+        if found is None:
+            return None
+        curves = {key: found[curve] for key, curve in CURVES.items() if curve in found}
+        at = {key: {float(snr): value for snr, value in curve.items()} for key, curve in curves.items()}
+        there = {key: curve[self.test_snr_db] for key, curve in at.items() if self.test_snr_db in curve}
+        whole = {key: value for key, value in found.items() if key not in AT_TESTS}
+        return {**whole, **there} if self.is_first_test else there
+
+    def knows(self, metric: str) -> bool:
+        """Check whether a number may be known at its test SNR: all are at the first one, and few at the others."""
+        views = (self.summary or {}).get("views", {}).values()
+        return self.is_first_test or any(CURVES.get(metric) in numbers for numbers in views)
+
+    def field(self, name: str) -> Any:
+        """Look up a field of its configuration, or its hash, variant, status or test SNR; None where it has none."""
+        own = {"hash": self.hash, "variant": self.variant, "status": self.status, TEST: self.test_snr_db}
+        return own.get(name, self.fields.get(name))
 
     @property
-    def tests(self) -> list[str]:
-        """The SNRs in dB that it was tested at, the one of its accuracies first; empty where there is no list."""
+    def test_snrs(self) -> list[float]:
+        """The SNRs in dB that it was tested at, the one of all its numbers first; empty where there is no list."""
         given = self.fields.get(TEST_SNR)
-        return [] if given is None else str(given).split(",")
+        return [] if given is None else [float(snr) for snr in str(given).split(",")]
+
+    @property
+    def is_first_test(self) -> bool:
+        """Whether all numbers of the run are known at this test SNR, as at the first one."""
+        return self.test_snr_db is None or self.test_snr_db in (self.test_snrs or [self.test_snr_db])[:1]
+
+    def at_tests(self) -> tuple[Stored, ...]:
+        """Split a run by the SNRs that it was tested at; without a list of them it was tested at that of its training.
+
+        What is one of them already stays as it is.
+        """
+        if self.test_snr_db is not None:
+            return (self,)
+        noisy = (self.summary or {}).get("snr_received_db", {}).get("test", math.nan) is not None
+        trained = self.fields.get("channel.snr_db")
+        try:
+            one = float(trained) if noisy and trained is not None else None
+        except ValueError:  # several values, or a range
+            one = None
+        return tuple(replace(self, test_snr_db=snr) for snr in self.test_snrs or (one,))
 
 
 def config_path(study: Path, run: Stored) -> Path:

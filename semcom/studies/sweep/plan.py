@@ -214,7 +214,7 @@ def _lay_out(
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
     rows = [table.row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
-    means.check_seeds_alone(table.table(rows), chosen.columns(scale), others=chosen.rows(scale))
+    means.check_seeds_alone(table.table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:
         LOG.warning("%s: %d of its runs are of an earlier declaration; they are left alone", folder, len(gone))

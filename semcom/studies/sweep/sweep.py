@@ -18,7 +18,8 @@ from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require
 from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
-from semcom.studies.analysis import means
+from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
 from semcom.studies.overrides import duration, format_vary
 from semcom.studies.registry import own_train
@@ -263,11 +264,12 @@ def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
     """Write results.parquet and results.md and print the table; RunError if a run failed, which `_tell` explains."""
     frame = table.table([_row(plan, key, errors.get(key)) for key in plan.variants])
     path = table.write_table(frame, plan.folder / TABLE)
-    axis, others = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
-    cells = means.aggregate(frame, axis, others=others)
-    tested = means.first_tested(frame, axis, others)
-    write_atomically(plan.folder / REPORT, means.markdown_table(cells, axis, tested) + "\n")
-    print(means.text_table(cells, axis, tested))
+    if any(is_finished(config) for config in plan.runs.values()):
+        found = study(plan.folder).where({"hash": list(plan.runs)})  # without those of an earlier declaration
+        columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
+        text = sheet(found, ("variant", *rows), columns).markdown()
+        write_atomically(plan.folder / REPORT, text)
+        print(text, end="")
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
         _tell(plan, failed, own)

@@ -70,7 +70,7 @@ def test_csv_has_what_python_has(followed: tuple[Path, list[str]]) -> None:
 
 def test_the_tables_of_a_real_study_agree(followed: tuple[Path, list[str]]) -> None:
     study = semcom.study(followed[0] / "results" / "mine")
-    headline = study.views[study.views["headline"]].set_index("hash")
+    headline = study.results[study.results["headline"]].set_index("hash")
     accuracies = study.runs.set_index("hash")["accuracy"]
     assert headline["accuracy"].to_dict() == pytest.approx(accuracies.to_dict())
     of_clients = study.clients.groupby(["hash", "view"])["accuracy"].mean()
@@ -81,7 +81,7 @@ def test_the_tables_of_a_real_study_agree(followed: tuple[Path, list[str]]) -> N
     images = study.clients.groupby(["hash", "view"])["test"].sum()
     assert counts.to_dict() == images.to_dict() and (study.clients["train"] == 45).all(), "3 ways of 15 shots"
     assert set(study.rounds["round"]) == {1, 2, 3} and study.rounds["loss"].notna().all()
-    assert set(study.snr["test_snr_db"]) == {10.0} and (study.traffic["total_uses"] > 0).all()
+    assert set(study.results["test_snr_db"]) == {10.0} and (study.traffic["total_uses"] > 0).all()
     up = study.traffic[study.traffic["direction"] == "up"]
     assert up["total_bits"].tolist() == pytest.approx((up["bits"] * 3 * 3).tolist())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 from pathlib import Path
@@ -17,7 +16,6 @@ import semcom
 from semcom.config import ChannelConfig, ConfigError, FinishConfig, run_hash
 from semcom.runs.accuracy import LAST
 from semcom.studies.analysis.comparison import Comparison
-from semcom.studies.analysis.means import first_tested
 from semcom.studies.analysis.overview import overview
 from semcom.studies.analysis.sheet import sheet
 from semcom.studies.analysis.study import Study
@@ -167,12 +165,59 @@ def test_where_selects_by_number_text_and_list(tmp_path: Path) -> None:
         study.where({"channel.sn": 7})
 
 
-def test_a_test_snr_is_a_number_of_a_run_and_no_field(tmp_path: Path) -> None:
-    of = config()
-    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="10,-10"))
-    simple(tmp_path, of, [0.5, 0.5])
-    with pytest.raises(ConfigError, match=r"^at: runs were tested at 10,-10 dB each; .* give metric at.-10$"):
-        semcom.study(tmp_path).where({"channel.test_snr_db": -10})
+def of_tests(folder: Path, of: semcom.RunConfig, accuracy: float, at: dict[str, float]) -> None:
+    """Write a run of one round that was tested at several SNRs; it has its accuracy at the first of them."""
+    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db=",".join(at)))
+    write(folder / run_hash(of), of, [line(4, {"personal": scored([accuracy] * 2, at=at)})])
+
+
+def test_a_test_snr_is_an_axis_like_any_other(tmp_path: Path) -> None:
+    """Two methods tested at -15 dB, the first one, and at 9 dB."""
+    for seed in (0, 1):
+        of_tests(tmp_path, config("fedcl", seed), 0.6, {"-15": 0.6, "9": 0.9})
+        of_tests(tmp_path, config("local", seed), 0.5 + seed / 100, {"-15": 0.5 + seed / 100, "9": 0.8 + seed / 50})
+    found = semcom.study(tmp_path)
+    assert found.axes == ("test_snr_db",) and len(found.stored) == len(found.runs) == 4 and len(found.results) == 8
+    means = found.mean().set_index(["variant", "test_snr_db"])["mean"]
+    assert means[("fedcl", 9)] == pytest.approx(0.9) and means[("local", -15)] == pytest.approx(0.505)
+    assert list(found.mean(metric="worst10")["test_snr_db"]) == [-15, -15], "it is known at the first one only"
+    for name in ("channel.test-snr-db", "channel.test_snr_db", "test_snr_db"):
+        part = found.where({name: "9"})
+        assert len(part.results) == 4 and len(part.runs) == 4 and part.clients.empty and part.rounds.empty
+    assert set(found.clients["test_snr_db"]) == set(found.rounds["test_snr_db"]) == {-15}
+    with pytest.raises(ConfigError, match=r"^at: no run has test_snr_db 3; there are -15, 9$"):
+        found.where({"test_snr_db": 3})
+    with pytest.raises(
+        ConfigError, match=r"^metric: 'worst10' is known at the first test SNR only; give channel.test_snr_"
+    ):
+        found.mean(at={"test_snr_db": 9}, metric="worst10")
+    with pytest.raises(ConfigError, match=r"^at: 2 points differ in test_snr_db; give one, or use compare_all$"):
+        found.compare("fedcl", "local")
+    assert found.compare("fedcl", "local", metric="worst10").point == {"test_snr_db": -15}
+    one = found.compare("fedcl", "local", at={"test_snr_db": 9})
+    assert one.sentence.startswith("At test SNR 9 dB, ") and one.difference == pytest.approx(0.09) and one.clients == 0
+    assert [each.family for each in found.compare_all(["fedcl", "local"])] == [2, 2]
+    head = sheet(found).markdown().splitlines()[2]
+    assert head == "| Method | test SNR -15 dB | test SNR 9 dB |"
+    with pytest.raises(
+        ConfigError, match=r"^test_snr_db: -15 and 9 for fedcl would be averaged as seeds; give one value"
+    ):
+        sheet(found, columns=[])
+    assert overview(tmp_path).air()["fedcl"]["SNR test"] is None, "-14.98 dB is the SNR of no test"
+
+
+def test_runs_with_other_test_snrs_meet_where_both_were_tested(tmp_path: Path) -> None:
+    of_tests(tmp_path, config("fedcl"), 0.6, {"-15": 0.6, "9": 0.9})
+    of_tests(tmp_path, config("local"), 0.7, {"9": 0.7, "3": 0.65})
+    found = semcom.study(tmp_path)
+    assert found.axes == ("test_snr_db",)
+    (one,) = found.compare_all()
+    assert one.point == {"test_snr_db": 9} and one.difference == pytest.approx(0.2)
+    of_tests(tmp_path, config("local"), 0.6, {"9": 0.6, "0": 0.5})
+    with pytest.raises(
+        ConfigError, match=r"^study: .* differ in no field, only in .* or further test SNRs; put one into"
+    ):
+        semcom.study(tmp_path).compare_all()
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -243,44 +288,20 @@ def test_confusion_adds_up_the_clients(curves: Study, tmp_path: Path) -> None:
         _ = semcom.study(tmp_path / "other").confusion
 
 
-def test_snr_is_the_list_or_the_one_of_the_run(tmp_path: Path) -> None:
+def test_results_are_at_each_snr_of_the_list_or_at_the_one_of_the_run(tmp_path: Path) -> None:
     of = config(seed=0)
+    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="10,-3"))
     lines = [line(r, {"personal": scored([0.5, 0.5], at={"10": 0.5, "-3": r / 10})}) for r in (3, 4)]
     write(tmp_path / "0", of, lines)
     simple(tmp_path, config(seed=1, snr=6.0), [0.5, 0.75])
     simple(tmp_path, config(seed=2, snr="0:18"), [0.5, 0.75])
     simple(tmp_path, config(seed=3), [0.5, 0.75], snr_received_db={"test": None})
-    table = semcom.study(tmp_path).snr
+    table = semcom.study(tmp_path).results
     found = {seed: dict(zip(of["test_snr_db"], of["accuracy"], strict=True)) for seed, of in table.groupby("seed")}
     assert found[0] == {10.0: 0.5, -3.0: pytest.approx(0.35)} and found[1] == {6.0: 0.625}
     last = table[table["seed"] == 0].set_index("test_snr_db")["last"]
     assert last.to_dict() == {10.0: 0.5, -3.0: pytest.approx(0.4)}, "of the last round alone"
     assert all(math.isnan(snr) for seed in (2, 3) for snr in found[seed]), "several SNRs, and a link without noise"
-
-
-def test_numbers_of_the_first_of_several_tests_say_so(tmp_path: Path) -> None:
-    """Else 50 % at -15 dB is taken for 50 % at the SNR of training: by tables, sentences, figures and `semcom show`."""
-    at = {"-15": 0.5, "9": 0.9}
-    for method, seed in itertools.product(("fedcl", "local"), (0, 1)):
-        of = config(method, seed=seed)
-        of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="-15,9"))
-        accuracy = 0.6 if method == "fedcl" else 0.5 + seed / 100
-        write(tmp_path / f"{method}-{seed}", of, [line(4, {"personal": scored([accuracy] * 2, at=at)})])
-    found = semcom.study(tmp_path)
-    where = "at -15 dB (the first of 2 test SNRs)"
-    assert found.tested() == found.tested("worst10") == where and found.tested("at.9") == found.tested("seconds") == ""
-    assert sheet(found).caption("").startswith(f"Accuracy in % {where}, mean over 2 seeds")
-    assert sheet(found, metric="at.9").caption("").startswith("Accuracy at 9 dB in %, mean over 2 seeds")
-    (one,) = found.compare_all(["fedcl", "local"])
-    assert one.sentence.startswith(f"Tested {where}, fedcl is 9.5 percentage points more accurate than local (60.0 % ")
-    assert "ested" not in found.compare_all(["fedcl", "local"], metric="at.9")[0].sentence
-    frame = pd.DataFrame({"channel.test_snr_db": ["-15,9", "-15,9"]})
-    assert first_tested(frame, "channel.snr_db") == where and first_tested(frame, "channel.test_snr_db") == ""
-    assert overview(tmp_path).air()["fedcl"]["SNR test"] is None, "-14.98 dB is the SNR of no test"
-    of = config(seed=2)
-    of = dataclasses.replace(of, channel=dataclasses.replace(of.channel, test_snr_db="9,-15"))
-    write(tmp_path / "other", of, [line(4, {"personal": scored([0.9, 0.9], at=at)})])
-    assert semcom.study(tmp_path).tested() == "at the first test SNR of each run"
 
 
 def test_traffic_and_its_totals(tmp_path: Path) -> None:
@@ -295,8 +316,8 @@ def test_traffic_and_its_totals(tmp_path: Path) -> None:
         assert table[f"total_{name}"]["up"] == value * 4 * (1 if name == "airtime_s" else 5)
 
 
-def test_views_and_metrics(curves: Study) -> None:
-    views = curves.views.set_index("view")
+def test_results_and_metrics(curves: Study) -> None:
+    views = curves.results.set_index("view")
     assert list(views.index) == ["finished", "personal", "global"] and list(views["headline"]) == [True, False, False]
     assert views["best_round"]["personal"] == 12 and views["best"]["personal"] == pytest.approx((0.6 + 1.1) / 2)
 
@@ -304,7 +325,7 @@ def test_views_and_metrics(curves: Study) -> None:
 def test_no_table_breaks_on_a_study_without_results(tmp_path: Path) -> None:
     begin(tmp_path / "a", config(), [])
     study = semcom.study(tmp_path)
-    for name in ("rounds", "views", "clients", "classes", "snr", "traffic"):
+    for name in ("rounds", "results", "clients", "classes", "traffic"):
         table = getattr(study, name)
         assert len(table) == 0 and list(table)[:4] == KEYS, name
     assert len(study.mean()) == 0 and len(study.rank()) == 0 and len(study.pareto()) == 0 and len(study.until(0.5)) == 0
@@ -570,7 +591,7 @@ def test_cells_are_marked_as_they_are_ranked(tmp_path: Path) -> None:
 
 def test_smoothed_curves_end_with_the_headline(curves: Study) -> None:
     smooth = curves.smooth().set_index(["view", "round"])["accuracy"]
-    assert smooth[("personal", 12)] == pytest.approx(curves.views.set_index("view")["accuracy"]["personal"])
+    assert smooth[("personal", 12)] == pytest.approx(curves.results.set_index("view")["accuracy"]["personal"])
     raw = curves.rounds.set_index(["view", "round"])["accuracy"]
     assert smooth[("personal", 3)] == pytest.approx((raw[("personal", 2)] + raw[("personal", 3)]) / 2)
     assert smooth[("personal", 12)] == pytest.approx(np.mean([raw[("personal", r)] for r in range(13 - LAST, 13)]))

@@ -9,48 +9,10 @@ import pandas as pd
 import pytest
 
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import aggregate, markdown_table, text_table
+from semcom.studies.analysis.means import check_seeds_alone, means, number_of
 from semcom.studies.results.table import configuration, flatten, read_table, table, write_table
 
 AXIS = "channel.snr_db"
-
-
-def frame(*rows: tuple[str, float, float | None, float]) -> pd.DataFrame:
-    names = ("variant", AXIS, "accuracy", "accuracy_std")
-    cells = pd.DataFrame(rows, columns=list(names))
-    return cells.assign(status=["failed" if a is None else "done" for a in cells["accuracy"].replace({math.nan: None})])
-
-
-def test_one_seed_shows_the_spread_over_clients() -> None:
-    cells = aggregate(frame(("b", 9.0, 0.5, 0.1), ("b", -3.0, 0.25, 0.125), ("a", 9.0, 0.75, 0.05)), AXIS)
-    assert text_table(cells, AXIS).splitlines() == [
-        "Accuracy in %, mean over clients ± standard deviation over clients",
-        "method    SNR -3 dB     SNR 9 dB",
-        "b       25.0 ± 12.5  50.0 ± 10.0",
-        "a                     75.0 ± 5.0",
-    ]
-    assert cells["std_over_seeds"].isna().all()
-
-
-def test_several_seeds_show_the_spread_over_seeds() -> None:
-    # mean of .5, .6, .7 is .6; their deviation with n - 1 is .1
-    cells = aggregate(
-        frame(*(("a", 0.0, v, 0.3) for v in (0.5, 0.6, 0.7)), ("a", 0.0, None, 0.0), ("a", 9.0, None, 0.0)), AXIS
-    )
-    assert cells["accuracy"][0] == pytest.approx(0.6) and cells["std_over_seeds"][0] == pytest.approx(0.1)
-    assert cells[["seeds", "failed"]].values.tolist() == [[3, 1], [0, 1]]
-    assert markdown_table(cells, AXIS).splitlines() == [
-        "Accuracy in %, mean over clients ± standard deviation over seeds.",
-        "",
-        "| method | SNR 0 dB | SNR 9 dB |",
-        "| --- | ---: | ---: |",
-        "| a | 60.0 ± 10.0 (1 failed) | failed |",
-    ]
-
-
-def test_other_axes_show_their_own_name() -> None:
-    cells = aggregate(frame(("a", 0.0, 0.5, 0.1)).rename(columns={AXIS: "partition.ways"}), "partition.ways")
-    assert text_table(cells, "partition.ways").splitlines()[1] == "method  partition.ways 0"
 
 
 def test_mixed_columns_survive_parquet(tmp_path: Path) -> None:
@@ -107,13 +69,12 @@ def runs(**fields: object) -> pd.DataFrame:
 )
 def test_runs_that_differ_in_a_field_are_not_averaged(name: str, values: list[object], shown: str) -> None:
     with pytest.raises(ConfigError) as error:
-        aggregate(runs(**{name: values}), AXIS)
+        check_seeds_alone(runs(**{name: values}), [AXIS])
     wanted = "would be averaged as seeds; give one value of it"
     assert str(error.value) == f"{name}: {shown} for a at channel.snr_db 9 {wanted}"
-    ones = aggregate(runs(**{name: values, "variant": ["a", "b"]}), AXIS)  # variants may differ in anything
-    assert ones["seeds"].tolist() == [1, 1]
-    if name != "data.name":
-        assert aggregate(runs(**{name: values}), name)["seeds"].tolist() == [1, 1]
+    ones = means(runs(**{name: values, "variant": ["a", "b"]}), ["variant", AXIS], "accuracy")
+    assert ones["n"].tolist() == [1, 1], "variants may differ in anything"
+    assert means(runs(**{name: values}), ["variant", name], "accuracy")["n"].tolist() == [1, 1]
 
 
 def test_columns_that_are_no_fields_may_differ() -> None:
@@ -123,7 +84,7 @@ def test_columns_that_are_no_fields_may_differ() -> None:
         "samples": [1, 2], "device": ["cpu", "cuda"], "chunk": [1, 2], "data.root": ["here", "there"],
         "out": ["r", "s"], "new_clients.head.accuracy": [0.1, 0.2], "traffic.up.floats": [1.0, 2.0],
     }  # fmt: skip
-    assert aggregate(runs(**others), AXIS)["seeds"].tolist() == [2]
+    assert means(runs(**others), ["variant", AXIS], "accuracy")["n"].tolist() == [2]
     table_of_runs = runs(**others, clients=5, **{"train.lr": 0.1, "hyper": None})
     assert configuration(table_of_runs) == ["method", AXIS, "seed", "clients", "train.lr", "hyper"]
 
@@ -131,20 +92,27 @@ def test_columns_that_are_no_fields_may_differ() -> None:
 def test_a_failed_run_of_another_setting_counts_too() -> None:
     frame = runs(**{"partition.ways": [2, 3], "status": ["done", "failed"]})
     with pytest.raises(ConfigError, match=r"^partition.ways: 2 and 3 "):
-        aggregate(frame, AXIS)
+        check_seeds_alone(frame, [AXIS])
 
 
 def test_a_seed_that_occurs_twice_and_an_unknown_axis_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"^seed: 0 occurs twice for a at channel.snr_db 9; give each run once$"):
-        aggregate(runs(seed=[0, 0]), AXIS)
+        check_seeds_alone(runs(seed=[0, 0]), [AXIS])
     with pytest.raises(ConfigError, match=r"^axis: 'channel' is no column of the table; "):
-        aggregate(runs(), "channel")
+        check_seeds_alone(runs(), ["channel"])
 
 
-def test_every_value_of_the_axis_has_a_column_of_its_own() -> None:
-    """An open field, and numbers that are equal in their first digits."""
-    cells = aggregate(runs(**{"channel.downlink_snr_db": [None, 3.0]}), "channel.downlink_snr_db")
-    head = text_table(cells, "channel.downlink_snr_db").splitlines()[1]
-    assert head == "method  channel.downlink_snr_db 3  channel.downlink_snr_db None"
-    cells = aggregate(runs(**{"train.lr": [0.10000001, 0.10000002]}), "train.lr")
-    assert markdown_table(cells, "train.lr").splitlines()[2] == "| method | train.lr 0.10000001 | train.lr 0.10000002 |"
+def test_tests_at_several_snrs_are_no_seeds() -> None:
+    tested = runs(seed=0, **{"test_snr_db": [9.0, -3.0]})
+    with pytest.raises(
+        ConfigError, match=r"^test_snr_db: 9 and -3 for a at channel.snr_db 9 would be averaged as seeds"
+    ):
+        check_seeds_alone(tested, [AXIS])
+    check_seeds_alone(tested, [AXIS, "test_snr_db"])
+
+
+def test_a_row_has_numbers_of_its_run_and_of_its_views() -> None:
+    row = {"view": "own", "accuracy": 0.5, "views.own.last": 0.4, "views.own.last_at.-3": 0.25, "views.all.last": 0.75}
+    assert number_of(row, "accuracy") == 0.5 and number_of(row, "last") == 0.4
+    assert number_of(row, "last", "all") == 0.75 and number_of(row, "last", test_snr_db=-3.0) == 0.25
+    assert math.isnan(number_of(row, "last", "all", -3.0)) and math.isnan(number_of({}, "last"))

@@ -223,7 +223,7 @@ def test_a_study_needs_methods_and_a_folder(tmp_path: Path, fake_run: Run) -> No
         *(["fedavg", k, snr] for k in (2, 3) for snr in (0.0, 9.0)),
         ["fedcl", 2, 0.0],
     ]
-    assert (tmp_path / "results.md").read_text().splitlines()[2] == "| method | SNR | clients 2 | clients 3 |"
+    assert (tmp_path / "results.md").read_text().splitlines()[2] == "| Method | SNR (dB) | clients 2 | clients 3 |"
 
 
 STUDY = """
@@ -291,7 +291,9 @@ def test_the_command_line_hands_the_request_on(
     assert capsys.readouterr().out.startswith("shard 1/2: its 12 runs are done")
     assert cli.main(line.split()) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[1].split("  ")[0] == "method" and said[-1] == f"table: {out / 'results.parquet'}"
+    assert (
+        said[2].startswith("| Method | Ways | Shots | SNR 0 dB | ") and said[-1] == f"table: {out / 'results.parquet'}"
+    )
     frame = read_table(out)
     assert len(frame) == 2 * 3 * 2 * 2 and set(frame["train.rounds"]) == {2}
     assert set(zip(frame["partition.ways"], frame["partition.shots"], strict=True)) == {(2, 10), (3, 5)}

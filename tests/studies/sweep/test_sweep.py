@@ -68,11 +68,16 @@ def test_table_holds_configuration_and_metrics(
     assert frame["hash"].is_unique
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
     captured = capsys.readouterr()
-    assert captured.out.splitlines()[1:3] == [
-        "method      SNR 0 dB    SNR 9 dB   SNR 18 dB",
-        "fedcl     70.0 ± 5.0  79.0 ± 5.0  88.0 ± 5.0",
+    assert captured.out.splitlines() == [
+        "Accuracy in %, one seed, so there is no interval.",
+        "",
+        "| Method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
+        "| --- | ---: | ---: | ---: |",
+        "| FedCL | 70.0 | 79.0 | 88.0 |",
+        "| FedProto | 60.0 | 69.0 | 78.0 |",
+        "| FedAvg | 40.0 | 49.0 | 58.0 |",
     ]
-    assert "| fedavg | 40.0 ± 5.0 | 49.0 ± 5.0 | 58.0 ± 5.0 |" in (tmp_path / "results.md").read_text("utf-8")
+    assert (tmp_path / "results.md").read_text("utf-8") == captured.out
     assert len(captured.err.splitlines()) == 9
     last = frame[(frame["method"] == "fedcl") & (frame["channel.snr_db"] == 18.0)]["hash"].item()
     assert f" s] fedcl, channel.snr_db=18, {last}, accuracy 88.0 %\n" in captured.err
@@ -160,7 +165,7 @@ def test_failed_run_is_a_row_and_others_finish(
     line = next(line for line in captured.err.splitlines() if "FAILED" in line)
     said = f"FAILED fedproto, channel.snr_db=9, {row['hash']}: RuntimeError: loss is not finite in round 3"
     assert line.endswith(said)
-    assert "fedproto  60.0 ± 5.0      failed  78.0 ± 5.0" in captured.out
+    assert "| FedProto | 60.0 |  | 78.0 |" in captured.out
     assert "Traceback" in (tmp_path / row["hash"] / "error.txt").read_text()
 
     sweep("demo", out=tmp_path, jobs=jobs, train=fake_run)  # the failed run is tried again, and only that one
