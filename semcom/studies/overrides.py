@@ -32,14 +32,9 @@ MOST = 10_000
 
 
 def field_name(word: str) -> str:
-    """Return the dotted name of a field from the name of its flag: `method.lam` -> `hyper.lam`."""
+    """Return the dotted name of a field from the name of its flag: `--channel.snr-db` -> `channel.snr_db`."""
     name = word.strip().removeprefix("--").replace("-", "_")
-    return "finish.kind" if name == "finish" else re.sub(r"^method\.", "hyper.", name)
-
-
-def flag_name(field: str) -> str:
-    """Return the name of a field as `--set` and `--vary` take it: `hyper.lam` -> `method.lam`."""
-    return re.sub(r"^hyper\.", "method.", field)
+    return "finish.kind" if name == "finish" else name
 
 
 def number(value: float) -> str:
@@ -137,7 +132,7 @@ def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
     """Return one value of joint fields, spelled with colons between its parts."""
     parts = word.split(":")
     if len(parts) != len(fields):
-        wanted = ":".join(flag_name(field).rpartition(".")[2].upper() for field in fields)
+        wanted = ":".join(field.rpartition(".")[2].upper() for field in fields)
         raise ConfigError(f"vary: {word!r} has {len(parts)} values for {len(fields)} fields; write {wanted}")
     return tuple(typed(field, part) for field, part in zip(fields, parts, strict=True))
 
@@ -160,7 +155,7 @@ def _listed(text: str, count: int, names: str) -> Values:
 def spelled_set(field: str, value: Any) -> str:
     """Return what `read_set` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
-    return f"{flag_name(field)}={' '.join(map(_word, parts))}"
+    return f"{field}={' '.join(map(_word, parts))}"
 
 
 def spelled_vary(fields: Fields, values: Values) -> str:
@@ -172,7 +167,7 @@ def spelled_vary(fields: Fields, values: Values) -> str:
         text = spelled(flat)
     else:
         text = ",".join(":".join(map(_word, row)) for row in values)
-    return f"{','.join(map(flag_name, fields))}={text}"
+    return f"{','.join(fields)}={text}"
 
 
 def spelled(values: Sequence[Any]) -> str:

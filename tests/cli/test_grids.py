@@ -69,7 +69,7 @@ def test_words_that_are_wrong(field: str, word: str, message: str) -> None:
         ("demo --set train.rounds=x", "train.rounds: 'x' is not a whole number"),
         ("demo --set train.rounds=2 --set train.rounds=3", "set: train.rounds is given twice; give it once"),
         ("demo --set clients=2 --vary clients=3", "clients: it is asked for twice"),
-        ("demo --set method.lam=1", "method.lam: not for fedavg, which takes no options"),
+        ("demo --set hyper.lam=1", "hyper.lam: not for fedavg, which takes no options"),
         ("demo --vary channel.snr_db", "vary: 'channel.snr_db' is not FIELD=VALUE"),
         ("demo --shard 4/3", "shard: '4/3' is no part of a grid"),
         ("--methods fedcl", "out: none is given; a study of your own needs a folder"),

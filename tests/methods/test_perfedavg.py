@@ -183,5 +183,5 @@ def test_bad_hyperparameters_are_refused(name: str, value: float) -> None:
 
 def test_an_unknown_variant_is_refused() -> None:
     hyper: dict[str, Any] = {"variant": "second"}
-    with pytest.raises(ConfigError, match="method.variant"):
+    with pytest.raises(ConfigError, match="hyper.variant"):
         world("perfedavg", hyper=hyper)

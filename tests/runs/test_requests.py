@@ -115,7 +115,7 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
     assert refused({"train": {"lr": 10**400}}).startswith("train.lr: 1000")
     assert plain([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0) and repr(plain(2.0, Literal[1, 2])) == "2"
     assert differences(whole, dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))) == [
-        "method.mu: 1.0 there, 1 here"
+        "hyper.mu: 1.0 there, 1 here"
     ]
 
 

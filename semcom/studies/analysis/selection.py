@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,7 +68,7 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     Args:
         found: the runs.
         at: dotted field, or method, variant, seed, status or hash -> its value, or a list of values. Numbers may be
-            written as texts, and names as on the command line (`method.lam`, `partition.test-per-class`).
+            written as texts, and names as on the command line (`hyper.lam`, `partition.test-per-class`).
         axes: fields that vary, for errors.
 
     Raises:
@@ -92,8 +91,8 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
 
 
 def spelled(name: str) -> str:
-    """Return the dotted name of a field from its flag: `method.lam` -> `hyper.lam`."""
-    return re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+    """Return the dotted name of a field from its flag: `channel.snr-db` -> `channel.snr_db`."""
+    return name.replace("-", "_")
 
 
 def _field(run: Stored, name: str) -> Any:
