@@ -38,7 +38,7 @@ import pandas as pd
 from experiments.verdicts import Row, at_each, decide, describe, level, of_view, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_then
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig,
 from semcom.runs.folder import write_summary
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
 from semcom.studies.results.outcome import run_folder
 

@@ -30,7 +30,7 @@ from experiments.shell import on_studies
 from semcom.config import RunConfig
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
 from semcom.studies.results.archive import stored_table
 from semcom.studies.results.outcome import run_folder, train_then

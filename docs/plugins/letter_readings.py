@@ -19,7 +19,7 @@ from semcom.methods.parts.prototypes import Prototypes, collect
 from semcom.models.encoders import dcgan_narrow
 from semcom.models.scg import SCG
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS
 
 SMALLEST = 1e-12

@@ -33,7 +33,7 @@ from experiments.arms import PERFEDAVG, PFEDME
 from experiments.measures.features import train_and_measure
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 PERSONAL: tuple[str | Variant, ...] = (
     *(PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh"),

@@ -26,7 +26,7 @@ from experiments.letter.search import TIED, validation
 from experiments.shell import on_studies
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
 
 FIRST = 0

@@ -26,7 +26,7 @@ from experiments.letter.weight import AS_PRINTED
 from experiments.verdicts import Row, at_each, by_seed, decide, describe
 from semcom.config import RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
 SNRS = {"smoke": (-9.0, 9.0), "small": (-9.0, 0.0, 9.0), "paper": TEST_SNRS}

@@ -31,7 +31,7 @@ from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import markdown, number_of
 from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
 
 ARMS = ("fedcl", "fedproto", "fedavg")

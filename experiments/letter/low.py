@@ -34,7 +34,7 @@ from experiments.shell import on_studies
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, at_each, by_seed, decide, describe
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
 
 IDEAL = Variant("fedcl with ideal downlink", "fedcl", {**MEAN, "channel.downlink": "ideal"})

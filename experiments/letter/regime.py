@@ -34,7 +34,7 @@ from experiments.letter.figures import base, of_lambda, seeds
 from experiments.verdicts import Row, at_each, by_seed, decide, describe, of_view, over_places
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 PLACE = ("partition.shots", "partition.ways", "clients")
 """The fields of the map: q, m, K."""

@@ -28,7 +28,7 @@ from experiments.shell import on_studies
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, Variant
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
 
 TIED = 0.005

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
-    """Return what the flags ask beyond an experiment's declaration, as `semcom.studies.sweep.request.asked` takes it.
+    """Read what the flags ask beyond an experiment's declaration: the arguments of `sweep.request.parse_request`.
 
     Args:
         wanted: the flags.
@@ -75,7 +75,7 @@ class Typed:
         Raises:
             ConfigError: there is no such field, or the word is none of its values.
         """
-        from semcom.studies.fields import check_field
+        from semcom.studies.grid import check_field
 
         check_field(field)
         part = self._part(field)

@@ -27,7 +27,7 @@ from semcom.runs.stop import STATUS, Stopped, stoppable
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
     from semcom.plots.base import Drawing
-    from semcom.studies.results.shard import Shard
+    from semcom.studies.results.lock import Shard
     from semcom.studies.sweep.plan import Plan
 
 LOG = logging.getLogger(__name__)
@@ -198,10 +198,10 @@ def sweep(words: list[str]) -> None:
     from semcom.plots.registry import drawings_for
     from semcom.runs.plugins import load_plugins
     from semcom.studies.registry import experiment
-    from semcom.studies.results.shard import read_shard
-    from semcom.studies.sweep.plan import planned
+    from semcom.studies.results.lock import read_shard
+    from semcom.studies.sweep.plan import make_plan
     from semcom.studies.sweep.pool import check_workers
-    from semcom.studies.sweep.request import asked
+    from semcom.studies.sweep.request import parse_request
 
     with _request():
         early = flags.read_early(words)
@@ -210,10 +210,10 @@ def sweep(words: list[str]) -> None:
         wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
         check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
-        request = asked(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
+        request = parse_request(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _logging(early.log_level):
         with _request():
-            plan = planned(early.name, wanted.scale, request, early.plugins, wanted.out)
+            plan = make_plan(early.name, wanted.scale, request, early.plugins, wanted.out)
             drawings = drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
             _dry_run(plan, shard, wanted)

@@ -118,9 +118,9 @@ def _is_run(found: Overview) -> bool:
 
 def _head(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from semcom.studies.overrides import spelled
+    from semcom.studies.overrides import format_values
 
-    fields = [f"{name}={spelled(values)}" for name, values in found.varied().items()]
+    fields = [f"{name}={format_values(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
     done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
     more = "" if len(known) == len(found.courses) else " of the runs that have begun"
@@ -137,10 +137,10 @@ def _head(found: Overview) -> dict[str, str]:
 def _head_of_run(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a run."""
     from semcom.studies.analysis.overview import setting
-    from semcom.studies.overrides import spelled_set
+    from semcom.studies.overrides import format_set
 
     (course,) = found.courses
-    fields = [spelled_set(name, value) for name, value in setting(course.run).items()]
+    fields = [format_set(name, value) for name, value in setting(course.run).items()]
     return {
         "run": f"{course.run.hash} of {course.run.fields['method']}, in {found.folder}",
         "setting": ", ".join(fields) or "the defaults",

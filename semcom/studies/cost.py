@@ -29,7 +29,7 @@ DIVIDED = ("iid", "dirichlet", "dirichlet-client", "pathological")
 
 
 def samples(config: Resolved) -> float | None:
-    """Return how many training samples a resolved run passes through the encoder; None where the data are not known.
+    """Count the training samples that a resolved run passes through the encoder; None where the data are not known.
 
     Sizes that are drawn (spreads, scarce clients, a part of the clients) count with their mean.
     """
@@ -42,13 +42,13 @@ def samples(config: Resolved) -> float | None:
 
 
 def work(config: Resolved) -> float:
-    """Return how long a run takes compared with others of its grid: `samples`, or passes over data of unknown size."""
+    """Estimate how long a run takes beside others of its grid: `samples`, or passes over data of unknown size."""
     known = samples(config)
     return config.train.rounds * config.participants * _epochs(config) if known is None else known
 
 
 def client_size(config: Resolved) -> float | None:
-    """Return the mean number of training samples per client of a resolved run; None where the data are not known."""
+    """Compute the mean number of training samples per client of a resolved run; None where the data are not known."""
     fields = to_dict(config)["partition"]
     fields |= fields.get("options") or {}
     clients, name = config.sharers, config.data.options.of if config.data.name == "noisy" else config.data.name
@@ -63,7 +63,7 @@ def client_size(config: Resolved) -> float | None:
 
 
 def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
-    """Return how many training samples a partition gives to all clients that it divides the images among."""
+    """Count the training samples that a partition gives to all clients that it divides the images among."""
     train, test, classes = PUBLISHED[dataset]
     pool = train if fields.get("test") == "own" else (train + test) * (1 - fields["test_fraction"])
     owned = min(1.0, clients * fields["classes"] / classes) if fields["kind"] == "pathological" else 1.0
@@ -71,13 +71,13 @@ def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
 
 
 def _epochs(config: Resolved) -> float:
-    """Return the local epochs of a round, the mean over clients."""
+    """Average the local epochs of a round over the clients."""
     epochs = config.train.local_epochs
     return sum(epochs) / len(epochs) if isinstance(epochs, tuple) else float(epochs or 1)
 
 
 def _in_steps(steps: int, batch: int, size: float | None) -> float:
-    """Return the samples of a client's steps: the last mini-batch of each epoch is smaller where `size` asks for it."""
+    """Count the samples of a client's steps: the last mini-batch of each epoch is smaller where `size` asks for it."""
     if size is None:
         return float(steps * batch)
     epochs, rest = divmod(steps, math.ceil(size / batch))

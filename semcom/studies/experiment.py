@@ -9,8 +9,7 @@ from typing import Any
 import semcom
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.cost import samples
-from semcom.studies.fields import field_of, set_fields
-from semcom.studies.grid import Axis, Grid, Run, Variant
+from semcom.studies.grid import Axis, Grid, Run, Variant, field_of, set_fields
 
 __all__ = ["SCALES", "Axis", "Experiment", "Grid", "Outline", "Run", "Train", "Variant", "field_of", "set_fields"]
 

@@ -1,18 +1,29 @@
-"""A grid of runs: the fields that vary, the variants that are compared, and the configuration of each run."""
+"""A grid of runs: the fields that vary, the variants that are compared, and the configuration of each run.
+
+Fields have dotted names: `train.rounds`, `hyper.lam`, `partition.ways` (options without `options`), `seed`, `clients`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from semcom.config import ConfigError, RunConfig, parse_snr
 from semcom.config.options import plain
-from semcom.studies.fields import check_field, set_fields
 from semcom.studies.overrides import Fields, Values, number
 
+R = TypeVar("R", bound=RunConfig)
+FIXED: Mapping[str, str] = {
+    "method": "the methods of a grid are its variants (--methods)",
+    "out": "each run of a grid has a folder of its own; give that of all of them (--out)",
+    "plugins": "they belong to all runs (--plugin)",
+    "contents": "they are worked out from the files",
+}
+"""Fields that a grid neither varies nor sets, and why."""
 TEST_SNR = "channel.test_snr_db"
 """The field whose axis costs no training: a run is trained once, and tested at all values of it."""
 MOST = 100_000
@@ -56,16 +67,16 @@ class Axis:
         return ", ".join(self.fields)
 
     def entries(self) -> tuple[Any, ...]:
-        """Return the values as `Grid.vary` declares them: those of one field are no tuples."""
+        """List the values as `Grid.vary` declares them: those of one field are no tuples."""
         return self.values if len(self.fields) > 1 else tuple(value for (value,) in self.values)
 
     def points(self) -> list[dict[str, Any]]:
-        """Return field -> value for each of the values."""
+        """List field -> value for each of the values."""
         return [dict(zip(self.fields, value, strict=True)) for value in self.values]
 
 
 def axis_of(key: str | Sequence[str], values: Any, owner: str) -> Axis:
-    """Return the axis that an entry of `Grid.vary` declares.
+    """Parse an entry of `Grid.vary`.
 
     Args:
         key: a dotted field, or several of them.
@@ -104,7 +115,7 @@ class Grid:
     """Name of a variant -> what is set in its runs at this scale, dotted field -> value; what it sets itself wins."""
 
     def axes(self, owner: str) -> tuple[Axis, ...]:
-        """Return what varies, in the order of the declaration; `owner` is named in an error.
+        """Parse what varies, in the order of the declaration; `owner` is named in an error.
 
         Raises:
             ConfigError: an axis has no values, a field has two axes, or `apart` is about one that does not vary.
@@ -147,13 +158,13 @@ class Grid:
                 done.add(key)
 
     def otherwise(self, variant: Variant, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is set otherwise for a variant at a combination of the varied values; its own settings win."""
+        """Collect what is set otherwise for a variant at a combination of the varied values; its own settings win."""
         found = [values.get(point[name], {}) for name, values in self.apart.items()]
         found += [self.own.get(variant.name, {}), variant.set]
         return {name: value for fields in found for name, value in fields.items()}
 
     def runs(self, variants: Sequence[Variant], owner: str) -> list[Run]:
-        """Return the runs in the order of `points`.
+        """Build the runs in the order of `points`.
 
         Raises:
             ConfigError: as `points`, or a field that does not exist.
@@ -163,7 +174,7 @@ class Grid:
 
 
 def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
-    """Return the test SNRs of an axis of them as the setting of all runs, and the axes that are left."""
+    """Turn an axis of test SNRs into the setting of all runs; the other axes are left."""
     found = next((axis for axis in axes if axis.fields == (TEST_SNR,)), None)
     if found is None:
         return {}, list(axes)
@@ -174,3 +185,70 @@ def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
             raise ConfigError(f"{TEST_SNR}: {value!r} is not one SNR; an axis of it takes numbers in dB, or inf")
     joined = values[0] if len(values) == 1 else ",".join(number(float(value)) for value in values)
     return {TEST_SNR: joined}, [axis for axis in axes if axis is not found]
+
+
+# -- fields by their dotted names ------------------------------------------------------------------------------------
+
+
+def field_of(config: RunConfig, name: str) -> Any:
+    """Look up the value of a dotted field (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`); None for none."""
+    section, _, rest = name.partition(".")
+    part: Any = getattr(config, section, None)
+    if rest and section != "hyper" and not hasattr(part, rest):
+        part = getattr(part, "options", None)
+    return (part.get(rest) if isinstance(part, Mapping) else getattr(part, rest, None)) if rest else part
+
+
+def set_fields(config: R, values: Mapping[str, Any]) -> R:
+    """Copy `config` with dotted fields (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`) replaced.
+
+    None leaves an option or a hyperparameter open, so that its default holds: a grid may vary the kind of a partition
+    together with an option that only one of the kinds has.
+
+    Raises:
+        ConfigError: names a field that does not exist. (What `hyper` and options may hold is checked by
+            `semcom.resolve`.)
+    """
+    for name, value in values.items():
+        section, _, rest = name.partition(".")
+        if section == "hyper" and rest:
+            value = _with(config.hyper, rest, value)
+        elif rest:
+            part: Any = getattr(config, section, None)
+            if hasattr(part, "options") and not hasattr(part, rest):
+                rest, value = "options", _with(part.options, rest, value)
+            value = _replace(part, rest, value, name)
+        config = _replace(config, section, value, name)
+    return config
+
+
+def check_field(name: str) -> None:
+    """Check that a grid may vary or set a field, whether or not there is one of this name.
+
+    Raises:
+        ConfigError: it is one of `FIXED`, or a whole section.
+    """
+    if name in FIXED:
+        raise ConfigError(f"{name}: {FIXED[name]}")
+    known = {field.name: field.default_factory for field in dataclasses.fields(RunConfig)}
+    section, _, rest = name.partition(".")
+    cls = known.get(section)
+    if name == "hyper" or (dataclasses.is_dataclass(cls) and rest in ("", "options")):
+        inside = "hyper.lam" if name == "hyper" else f"{section}.{dataclasses.fields(cls)[0].name}"  # type: ignore[arg-type]
+        raise ConfigError(f"{name}: it is a section; name one of its fields, such as {inside}")
+
+
+def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
+    """Set one of some options, or leave it open (None); `semcom.resolve` checks whether their owner takes it."""
+    known = vars(options) if dataclasses.is_dataclass(options) else options or {}
+    return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
+
+
+def _replace(part: Any, name: str, value: Any, full: str) -> Any:
+    """Do `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
+    known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+    if name not in known:
+        raise ConfigError(
+            f"{full}: no such field; known are {', '.join(known or (f.name for f in dataclasses.fields(RunConfig)))}"
+        )
+    return dataclasses.replace(part, **{name: value})  # type: ignore[type-var]

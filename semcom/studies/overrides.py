@@ -32,19 +32,19 @@ MOST = 10_000
 
 
 def field_name(word: str) -> str:
-    """Return the dotted name of a field from the name of its flag: `--channel.snr-db` -> `channel.snr_db`."""
+    """Turn the name of a flag into the dotted name of its field: `--channel.snr-db` -> `channel.snr_db`."""
     name = word.strip().removeprefix("--").replace("-", "_")
     return "finish.kind" if name == "finish" else name
 
 
 def number(value: float) -> str:
-    """Return a number without needless decimals, and without loss: 9.0 -> "9", 0.1 -> "0.1"."""
+    """Format a number without needless decimals, and without loss: 9.0 -> "9", 0.1 -> "0.1"."""
     short = f"{value:g}"
     return short if isinstance(value, float) and float(short) == value else str(value)
 
 
 def plain_text(value: Any) -> str:
-    """Return a value of a field as text, without needless decimals: "None" for an empty one, commas between several."""
+    """Format a value of a field without needless decimals: "None" for an empty one, commas between several."""
     if isinstance(value, tuple | list):
         return ",".join(map(plain_text, value))
     if isinstance(value, float):
@@ -53,7 +53,7 @@ def plain_text(value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
+    """Format a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
     units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))
     value, unit = next((seconds / size, unit) for unit, size, most in units if seconds / size < most)
     return f"{round(value, 1 if value < 10 else 0):g} {unit}"
@@ -63,14 +63,14 @@ def duration(seconds: float) -> str:
 
 
 def read_set(text: str, typed: Typed) -> tuple[str, Any]:
-    """Return the field and the value of `--set FIELD=VALUE`. Raises ConfigError."""
+    """Parse `--set FIELD=VALUE` into the field and its value. Raises ConfigError."""
     names, given = _sides(text, "set", "train.rounds=20")
     field = field_name(names)
     return field, typed(field, given)
 
 
 def read_vary(text: str, typed: Typed) -> tuple[Fields, Values]:
-    """Return the fields and the values of `--vary FIELDS=VALUES`.
+    """Parse `--vary FIELDS=VALUES` into the fields and their values.
 
     Raises:
         ConfigError: it is spelled wrongly, or a value is none of its field.
@@ -85,7 +85,7 @@ def read_vary(text: str, typed: Typed) -> tuple[Fields, Values]:
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds of `--seeds 0..4` or `--seeds 0,3,7`. Raises ConfigError."""
+    """Parse `--seeds 0..4` or `--seeds 0,3,7`. Raises ConfigError."""
     words = several(text, "seeds")
     wrong = [word for word in words if not re.fullmatch(r"\+?\d+", word)]
     if wrong:
@@ -94,7 +94,7 @@ def read_seeds(text: str) -> tuple[int, ...]:
 
 
 def several(text: str, name: str) -> list[str]:
-    """Return the words of a comma list, in which ranges FIRST..LAST[:STEP] stand for their numbers.
+    """Split a comma list into words, in which ranges FIRST..LAST[:STEP] stand for their numbers.
 
     Steps are exact: those of 0..1:0.1 are 0.1, 0.2, 0.3. LAST is among them where the steps meet it.
 
@@ -111,7 +111,6 @@ def several(text: str, name: str) -> list[str]:
 
 
 def _numbers(text: str, name: str, first: str, last: str, step: str) -> list[str]:
-    """Return the numbers of a range as words."""
     start, stop, by = Decimal(first), Decimal(last), Decimal(step)
     count = int((stop - start) / by) + 1 if by and (stop - start) / by >= 0 else 0
     if not 0 < count <= MOST:
@@ -121,7 +120,7 @@ def _numbers(text: str, name: str, first: str, last: str, step: str) -> list[str
 
 
 def _sides(text: str, flag: str, example: str) -> tuple[str, str]:
-    """Return what stands on both sides of the first equals sign."""
+    """Split a text at the first equals sign."""
     names, equals, given = text.partition("=")
     if not equals or not names.strip():
         raise ConfigError(f"{flag}: {text!r} is not FIELD=VALUE; write for example --{flag} {example}")
@@ -129,7 +128,7 @@ def _sides(text: str, flag: str, example: str) -> tuple[str, str]:
 
 
 def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
-    """Return one value of joint fields, spelled with colons between its parts."""
+    """Parse one value of joint fields, spelled with colons between its parts."""
     parts = word.split(":")
     if len(parts) != len(fields):
         wanted = ":".join(field.rpartition(".")[2].upper() for field in fields)
@@ -138,7 +137,7 @@ def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
 
 
 def _listed(text: str, count: int, names: str) -> Values:
-    """Return the values of a JSON list; those of joint fields are lists themselves."""
+    """Parse the values of a JSON list; those of joint fields are lists themselves."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -152,26 +151,26 @@ def _listed(text: str, count: int, names: str) -> Values:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def spelled_set(field: str, value: Any) -> str:
-    """Return what `read_set` reads; several values of one field stand with spaces between them."""
+def format_set(field: str, value: Any) -> str:
+    """Format what `read_set` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
     return f"{field}={' '.join(map(_word, parts))}"
 
 
-def spelled_vary(fields: Fields, values: Values) -> str:
-    """Return what `read_vary` reads: as ranges and lists, or as JSON where these cannot hold a value."""
+def format_vary(fields: Fields, values: Values) -> str:
+    """Format what `read_vary` reads: as ranges and lists, or as JSON where these cannot hold a value."""
     flat = [value for row in values for value in row]
     if not all(map(_is_plain, flat)):
         text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
     elif len(fields) == 1:
-        text = spelled(flat)
+        text = format_values(flat)
     else:
         text = ",".join(":".join(map(_word, row)) for row in values)
     return f"{','.join(fields)}={text}"
 
 
-def spelled(values: Sequence[Any]) -> str:
-    """Return a list of plain values as words with commas between them; three or more even steps are a range."""
+def format_values(values: Sequence[Any]) -> str:
+    """Format a list of plain values as words with commas between them; three or more even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
         return ",".join(map(_word, values))
     exact = [Decimal(number(value)) for value in values]
@@ -190,7 +189,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is read back from its word as it is: a text must not look like another type."""
+    """Check whether a value is read back from its word as it is: a text must not look like another type."""
     if not isinstance(value, str):
         return value is None or isinstance(value, int | float)
     looks = _looks_like_number(value) or _RANGE.fullmatch(value) or value in ("None", "True", "False")
@@ -198,7 +197,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _looks_like_number(text: str) -> bool:
-    """Return whether Python reads a text as a number, as it does "1_0", "INF" and "nan"."""
+    """Check whether Python reads a text as a number, as it does "1_0", "INF" and "nan"."""
     try:
         float(text)
     except ValueError:

@@ -11,7 +11,7 @@ from semcom.config import ConfigError, RunConfig, fill, run_hash
 from semcom.config.checks import check
 from semcom.runs.resolve import resolve
 from semcom.studies.experiment import SCALES, Experiment, Grid
-from semcom.studies.fields import field_of, set_fields
+from semcom.studies.grid import field_of, set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
 
 METHODS = ("fedcl", "fedproto", "fedavg")

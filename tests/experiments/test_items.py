@@ -25,7 +25,7 @@ from semcom.engine.store.population import Cohort, Population
 from semcom.studies.analysis.curves import speed, within
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Grid
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
 from semcom.studies.overrides import plain_text
 from semcom.studies.registry import EXPERIMENTS, experiment

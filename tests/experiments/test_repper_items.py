@@ -25,7 +25,7 @@ from semcom.files import CONFIG, SWEEP
 from semcom.runs.folder import read_summary
 from semcom.studies.analysis.curves import roughness
 from semcom.studies.analysis.study import study
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.overrides import number, plain_text
 from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.table import fields

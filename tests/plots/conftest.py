@@ -13,7 +13,7 @@ import semcom
 from semcom.config import run_hash
 from semcom.studies.registry import experiment
 from semcom.studies.results.table import TABLE, row, table, write_table
-from semcom.studies.sweep.request import altered, asked
+from semcom.studies.sweep.request import apply_overrides, parse_request
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture, used by each test
 from tests.studies.folders import begin, simple
 
@@ -31,9 +31,9 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
         origin = {"experiment": name, "scale": scale, "command": f"semcom sweep {name} --scale {scale}"}
         folder, rows, variants = tmp_path / "sweep", [], {}
         shutil.rmtree(folder, ignore_errors=True)
-        for each in altered(experiment(name), scale, asked(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})).grid(
-            scale
-        ):
+        for each in apply_overrides(
+            experiment(name), scale, parse_request(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})
+        ).grid(scale):
             config = semcom.resolve(each)
             variants[run_hash(config)] = config.method
             failed = config.method == failing

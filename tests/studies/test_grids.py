@@ -14,7 +14,7 @@ from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.runs.resolve import resolve
 from semcom.studies.analysis.means import aggregate, markdown_table, text_table
 from semcom.studies.experiment import Experiment, Grid, Variant
-from semcom.studies.fields import field_of
+from semcom.studies.grid import field_of
 from semcom.studies.registry import experiment
 
 SNR, TEST, WAYS, SHOTS = "channel.snr_db", "channel.test_snr_db", "partition.ways", "partition.shots"

@@ -15,15 +15,15 @@ from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, point_label, value_label
 from semcom.studies.overrides import (
     duration,
+    format_set,
+    format_values,
+    format_vary,
     read_seeds,
     read_set,
     read_vary,
     several,
-    spelled,
-    spelled_set,
-    spelled_vary,
 )
-from semcom.studies.sweep.request import Request, altered, asked, command
+from semcom.studies.sweep.request import Request, apply_overrides, command, parse_request
 
 
 def typed(field: str, word: str) -> Any:
@@ -105,7 +105,7 @@ def test_axes_that_are_none(text: str, message: str) -> None:
     ],
 )
 def test_lists_are_spelled_in_short(values: tuple[Any, ...], text: str) -> None:
-    assert spelled(values) == text
+    assert format_values(values) == text
 
 
 PLAIN = (
@@ -118,18 +118,18 @@ PLAIN = (
 
 @given(st.lists(st.tuples(PLAIN), min_size=1, max_size=4).map(tuple))
 def test_what_is_spelled_is_read_back(values: Any) -> None:
-    assert read_vary(spelled_vary(("channel.snr_db",), values), typed) == (("channel.snr_db",), values)
+    assert read_vary(format_vary(("channel.snr_db",), values), typed) == (("channel.snr_db",), values)
 
 
 @given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=4).map(tuple))
 def test_joint_values_are_read_back(values: Any) -> None:
-    assert read_vary(spelled_vary(("a", "b"), values), typed) == (("a", "b"), values)
+    assert read_vary(format_vary(("a", "b"), values), typed) == (("a", "b"), values)
 
 
 def test_lists_and_settings_are_spelled() -> None:
-    assert spelled_vary(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
-    assert spelled_set("partition.scarce", (1, 2)) == "partition.scarce=1 2"
-    assert spelled_set("hyper.lam", 0.1) == "hyper.lam=0.1" and spelled_set("train.lr", None) == "train.lr=None"
+    assert format_vary(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
+    assert format_set("partition.scarce", (1, 2)) == "partition.scarce=1 2"
+    assert format_set("hyper.lam", 0.1) == "hyper.lam=0.1" and format_set("train.lr", None) == "train.lr=None"
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -142,23 +142,23 @@ JOINT = Experiment("joint", "", "none", ("fedcl",), {"smoke": Grid(BASE, {(WAYS,
 
 
 def test_a_request_replaces_axes_and_adds_others() -> None:
-    request = asked(["mean", "fedcl"], seeds=(3, 4), set={"train.rounds": 2}, vary={"clients": [5], SNR: [6]})
-    found = altered(MINE, "smoke", request).runs("smoke")
+    request = parse_request(["mean", "fedcl"], seeds=(3, 4), set={"train.rounds": 2}, vary={"clients": [5], SNR: [6]})
+    found = apply_overrides(MINE, "smoke", request).runs("smoke")
     assert [(r.variant, r.config.channel.snr_db, r.config.seed, r.config.clients) for r in found] == [
         (variant, 6, seed, 5) for variant in ("fedcl", "mean") for seed in (3, 4)
     ]
     assert {r.config.train.rounds for r in found} == {2}
-    fixed = altered(MINE, "smoke", asked(set={SNR: 3.0, "seed": 7}))
+    fixed = apply_overrides(MINE, "smoke", parse_request(set={SNR: 3.0, "seed": 7}))
     assert [(r.variant, r.config.channel.snr_db, r.config.seed) for r in fixed.runs("smoke")] == [
         (name, 3.0, 7) for name in ("fedcl", "mean", "fedavg")
     ]
 
 
 def test_another_partition_takes_its_options_with_it() -> None:
-    request = asked(set={"partition.kind": "dirichlet", "partition.beta": 0.5})
-    (config, *_) = altered(MINE, "smoke", request).grid("smoke")
+    request = parse_request(set={"partition.kind": "dirichlet", "partition.beta": 0.5})
+    (config, *_) = apply_overrides(MINE, "smoke", request).grid("smoke")
     assert (config.partition.kind, config.partition.options) == ("dirichlet", {"beta": 0.5})
-    same = altered(MINE, "smoke", asked(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
+    same = apply_overrides(MINE, "smoke", parse_request(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
     assert same[0].partition.options == {"ways": 2, "shots": 15}
 
 
@@ -187,11 +187,11 @@ def test_another_partition_takes_its_options_with_it() -> None:
 )
 def test_requests_that_cannot_be_met(declared: Experiment, request_: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        altered(declared, "smoke", asked(**request_)).runs("smoke")
+        apply_overrides(declared, "smoke", parse_request(**request_)).runs("smoke")
 
 
 def of(declared: Experiment, plugins: tuple[str, ...] = (), **fields: Any) -> str:
-    return command(declared.name, declared, "smoke", asked(**fields), plugins, "results/x")
+    return command(declared.name, declared, "smoke", parse_request(**fields), plugins, "results/x")
 
 
 def test_the_command_is_a_line_for_the_shell() -> None:
@@ -209,7 +209,7 @@ def test_the_command_is_a_line_for_the_shell() -> None:
 
 
 def test_the_command_of_a_study_names_its_folder() -> None:
-    request = asked(("fedcl", "moon"), set={"hyper.lam": 0.1}, seeds=3)
+    request = parse_request(("fedcl", "moon"), set={"hyper.lam": 0.1}, seeds=3)
     declared = Experiment("study", "", "none", ("fedcl", "moon"), {"own": Grid(RunConfig(), {})})
     line = command(None, declared, "own", request, (), "my results")
     assert shlex.split(line) == [
@@ -219,8 +219,8 @@ def test_the_command_of_a_study_names_its_folder() -> None:
 
 
 def test_requests_are_plain() -> None:
-    assert asked("fedcl", 3, {"partition.scarce": [1]}, {"clients": [5]}) == Request(
-        ("fedcl",), {"partition.scarce": (1,)}, asked(vary={"clients": (5,), "seed": (3,)}).axes
+    assert parse_request("fedcl", 3, {"partition.scarce": [1]}, {"clients": [5]}) == Request(
+        ("fedcl",), {"partition.scarce": (1,)}, parse_request(vary={"clients": (5,), "seed": (3,)}).axes
     )
 
 

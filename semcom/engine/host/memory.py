@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from pathlib import Path
 
+import psutil
 import torch
 
 SHARE = 3
@@ -29,17 +29,17 @@ def keep_freed_memory() -> bool:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that can still be allocated on a device.
+    """Measure the bytes that can still be allocated on a device.
 
     On a host these are what the system leaves, or the container of the process.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min(_available(), _container_leaves())
+    return min(psutil.virtual_memory().available, _container_leaves())
 
 
 def _container_leaves() -> int:
-    """Return the bytes that a control group (version 2) still lets its processes take; without one, any number.
+    """Measure the bytes that a control group (version 2) still lets its processes take; without one, any number.
 
     Pages of files do not count as taken: they are given up when memory is wanted.
     """
@@ -51,12 +51,3 @@ def _container_leaves() -> int:
         return max(0, limit - int(counts["anon"]))
     except (OSError, ValueError, KeyError):  # there is none, or its limit is "max"
         return sys.maxsize
-
-
-def _available() -> int:
-    """Return the bytes that the system calls available."""
-    try:
-        with open("/proc/meminfo") as file:
-            return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):  # no Linux: half of what is built in
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

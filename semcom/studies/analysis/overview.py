@@ -16,9 +16,8 @@ from semcom.files import CONFIG, at_home
 from semcom.runs.accuracy import headlines
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
-from semcom.studies.results.failures import Failure, repeat_command
-from semcom.studies.results.labels import label, labels, varied
-from semcom.studies.results.lock import held_by, workers
+from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, repeat_command
+from semcom.studies.results.lock import read_record, workers
 from semcom.studies.results.run import Stored, config_path
 from semcom.studies.results.table import fields
 
@@ -83,7 +82,7 @@ class Overview:
     def varied(self) -> dict[str, list[Any]]:
         """Return field -> its values, of the fields that vary; variants are the first of them."""
         known = [{"method": c.run.variant, **_keys(c.run, self.study)} for c in self.courses if c.run.fields]
-        names = varied(known)
+        names = find_varied(known)
         return {name: list(dict.fromkeys(keys[name] for keys in known)) for name in names}
 
     def failures(self) -> list[Failure]:
@@ -116,7 +115,7 @@ class Overview:
         """
         points: dict[str, list[Mapping[str, Any]]] = {}
         for run in (course.run for course in self.courses if course.run.summary):
-            name = label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
+            name = format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
             points.setdefault(name, []).append(_air(run))
         return {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
 
@@ -132,7 +131,7 @@ def overview(folder: Path | str) -> Overview:
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
     sweep, at_work = _sweep(place.parent), tuple(workers(place.parent))
-    named = labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
+    named = format_labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
     courses = tuple(_course(run, named[run.hash], bool(at_work)) for run in study.stored)
     own = bool(sweep.get("own_training"))
     return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run)
@@ -145,7 +144,7 @@ def _keys(run: Stored, study: Study) -> dict[str, Any]:
 def _sweep(folder: Path) -> Mapping[str, Any]:
     """Return what sweep.json says; nothing where the folder is not a sweep's."""
     try:
-        return held_by(folder) or {}
+        return read_record(folder) or {}
     except ConfigError:
         return {}
 

@@ -60,7 +60,7 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
 
 
 def stored_table(path: Path | str) -> pd.DataFrame:
-    """Return the table that a sweep has left, from its folder or from its archive. Errors: `read_table`, `unpacked`."""
+    """Read the table that a sweep has left, from its folder or from its archive. Errors: `read_table`, `unpacked`."""
     path = Path(path)
     if not path.is_file():
         return read_table(path)
@@ -69,7 +69,7 @@ def stored_table(path: Path | str) -> pd.DataFrame:
 
 
 def opened(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
-    """Return the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
+    """Find the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
 
     Args:
         path: a folder, ARCHIVE.zip, or ARCHIVE.zip/HASH, which is one run of it.
@@ -102,7 +102,7 @@ def _files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's content without the places of this machine."""
+    """Read a file without the places of this machine."""
     if path.name == ERROR:  # its traceback names files of this machine
         return path.read_bytes().partition(b"\n")[0] + b"\n"
     if path.name not in (CONFIG, SWEEP):
@@ -112,7 +112,7 @@ def _content(path: Path) -> bytes:
 
 
 def _without_places(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
+    """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
     kept = {name: value for name, value in found.items() if name != "out"}
     for section, place in (("data", "root"), ("set", "data.root")):
         if isinstance(kept.get(section), dict):
@@ -121,7 +121,7 @@ def _without_places(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(file: Path) -> TemporaryDirectory[str]:
-    """Return a temporary folder with what an archive holds; it is removed with the object.
+    """Unpack an archive into a temporary folder, which is removed with the object.
 
     Raises:
         ConfigError: it is no archive, is damaged, or holds more than `LARGEST` bytes.

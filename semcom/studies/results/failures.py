@@ -1,16 +1,18 @@
-"""What is told of failed runs: the cause, its place in the user's own code, and the command that repeats one."""
+"""Labels of runs, and reports on failed ones: the cause, its place in the user's code, the command to repeat one."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import semcom
 from semcom.files import CONFIG, ERROR
+from semcom.studies.overrides import format_set
 
 FULL = 5
 """Failed runs that are told in full; of more, the others have a line each."""
@@ -67,7 +69,7 @@ def report(failures: Sequence[Failure]) -> str:
 
 
 def place(folder: Path) -> list[str]:
-    """Return where the error of a failed run arose, with the line of code: the last place in the user's own code.
+    """Find where the error of a failed run arose, with the line of code: the last place in the user's own code.
 
     Where none of that was at work it is the last one in semcom; where no traceback was left, there are no lines.
     """
@@ -84,3 +86,36 @@ def place(folder: Path) -> list[str]:
 
 def _inside(file: Path, folders: Sequence[Path]) -> bool:
     return any(file.is_relative_to(folder) for folder in folders)
+
+
+# -- labels ----------------------------------------------------------------------------------------------------------
+
+
+def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
+    """Format the label of a run, such as "fedcl, channel.snr_db=9, seed=1, 4f1c0d6a9b2e".
+
+    Args:
+        variant: its variant; the method's name, where it has no other.
+        fields: dotted field -> value, of the fields that are named; one without a value is left out.
+        key: hash of the run, which is the name of its folder in a sweep (None: it is not one run).
+    """
+    named = [format_set(name, value) for name, value in fields.items() if value is not None]
+    return ", ".join([variant, *named, *([key] if key else [])])
+
+
+def format_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Label the runs of a study by hash; a field that has the same value in all of them is not named.
+
+    Args:
+        runs: hash -> variant, and the values of the fields that may vary.
+    """
+    several = find_varied([fields for _, fields in runs.values()])
+    return {
+        key: format_label(variant, {n: fields.get(n) for n in several}, key) for key, (variant, fields) in runs.items()
+    }
+
+
+def find_varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Find the fields that have more than one value in some runs, dotted field -> value of each."""
+    names = dict.fromkeys(name for fields in runs for name in fields)
+    return [name for name in names if len({repr(fields.get(name)) for fields in runs}) > 1]

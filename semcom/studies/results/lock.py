@@ -7,26 +7,53 @@ its own part. A part that two should carry out is refused like a sweep that two 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file
 from semcom.runs.folder import LOCK, MOMENT_S, is_held
-from semcom.studies.results.shard import Shard
 
+T = TypeVar("T")
 OWNER = ".owner"
 """File of a sweep's folder that says which process is at work in it; that of a shard has its part after it."""
 PATIENCE_S = 5.0
 """Seconds that a shard waits for others which enter at the same time."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` of `count`, counted from 1."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def of(self, runs: Mapping[str, T]) -> dict[str, T]:
+        """Select every `count`-th of the runs, so that parts of a grid with the longest runs first take alike."""
+        return dict(itertools.islice(runs.items(), self.number - 1, None, self.count))
+
+
+def read_shard(text: str) -> Shard:
+    """Parse a part such as "3/16". Raises ConfigError for any other text."""
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text))
+    shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
+    if not 1 <= shard.number <= shard.count:
+        raise ConfigError(f"shard: {text!r} is no part of a grid; write 3/16 for the third of sixteen")
+    return shard
 
 
 @contextmanager
@@ -42,39 +69,35 @@ def at_work(folder: Path, shard: Shard | None, settle: Callable[[bool], object])
         ConfigError: another process is at work in it, with all of a sweep, the same part, or parts of another size;
             nothing has been written.
     """
-    with ExitStack() as stack:
-        _enter(folder, shard, settle, stack)
-        yield
-
-
-def _enter(folder: Path, shard: Shard | None, settle: Callable[[bool], object], stack: ExitStack) -> None:
-    """Do what `at_work` does before the work; the stack undoes it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
-    stack.callback(entrance.release)
-    others, own = list(_shards(folder)), _mark(shard)
-    for mark in others:
-        if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
-            raise _busy(folder, mark)
-    if shard is not None:
-        stack.callback(_take(folder, own, MOMENT_S).release)
-    settle(bool(others))
-    _sign(folder / (OWNER + own))
-    stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
-    if shard is not None:
-        entrance.release()
+    own = _mark(shard)
+    with ExitStack() as stack:
+        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        stack.callback(entrance.release)
+        others = list(_shards(folder))
+        for mark in others:
+            if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
+                raise _busy(folder, mark)
+        if shard is not None:
+            stack.callback(_take(folder, own, MOMENT_S).release)
+        settle(bool(others))
+        _sign(folder / (OWNER + own))
+        stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
+        if shard is not None:
+            entrance.release()
+        yield
 
 
 def _mark(shard: Shard | None) -> str:
-    """Return what the names of a shard's files end with; nothing for a whole sweep."""
+    """Format what the names of a shard's files end with; nothing for a whole sweep."""
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
 def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
-    """Return the lock of a folder, or of a part of its sweep, once this process holds it. ConfigError: another does."""
+    """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
         lock.acquire()
@@ -93,13 +116,13 @@ def _shards(folder: Path) -> Iterator[str]:
 
 
 def workers(folder: Path) -> list[str]:
-    """Return which processes are at work in a sweep's folder, in words; one that was killed has left its name alone."""
+    """Describe the processes that are at work in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
     return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
 
 
 def _whose(folder: Path, mark: str) -> str:
-    """Return which process has a folder, or a part of its sweep, as it has signed."""
+    """Read which process has a folder, or a part of its sweep, as it has signed."""
     owner = folder / (OWNER + mark)
     return owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
 
@@ -109,7 +132,6 @@ def _part(mark: str) -> str:
 
 
 def _busy(folder: Path, mark: str) -> ConfigError:
-    """Return the error about the process that has a folder, or a part of its sweep."""
     at_work = f"{_whose(folder, mark)} is at work in {folder}{_part(mark)}"
     return ConfigError(f"out: {at_work}; wait for it, or give another folder")
 
@@ -121,8 +143,8 @@ def _sign(path: Path) -> None:
         path.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
 
 
-def held_by(folder: Path) -> dict[str, Any] | None:
-    """Return what sweep.json says of the sweep that a folder belongs to; None where there is none.
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """Read sweep.json, which says what sweep a folder belongs to; None where there is none.
 
     Raises:
         ConfigError: it is a file, or holds results of which nobody says whose they are.
@@ -143,5 +165,5 @@ def held_by(folder: Path) -> dict[str, Any] | None:
 
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
-    """Return the error about a folder that belongs to another sweep than the one that is asked for."""
+    """Make the error about a folder that belongs to another sweep than the one that is asked for."""
     return ConfigError(f"out: {folder} holds another sweep ({held['command']}); give another folder")

@@ -10,7 +10,7 @@ import semcom
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY
 from semcom.runs.folder import read_summary, write_config, write_summary
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -21,7 +21,7 @@ TRAINING = "training"
 
 
 def run_folder(config: RunConfig) -> Path:
-    """Return where a run of a sweep leaves its results: its `out`, which the plan of the sweep has set."""
+    """Name the folder of a run of a sweep: its `out`, which the plan of the sweep has set."""
     assert config.out is not None
     return Path(config.out)
 
@@ -44,7 +44,7 @@ def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], o
 
 
 def is_finished(config: RunConfig) -> bool:
-    """Return whether a run has left its summary; a damaged one, or another run's, is none."""
+    """Check whether a run has left its summary; a damaged one, or another run's, is none."""
     folder = run_folder(config)
     try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
         return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
@@ -53,6 +53,6 @@ def is_finished(config: RunConfig) -> bool:
 
 
 def left_error(config: RunConfig) -> str | None:
-    """Return the first line of what a failed run left; None where there is nothing."""
+    """Read the first line of what a failed run left; None where there is nothing."""
     path = run_folder(config) / ERROR
     return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None

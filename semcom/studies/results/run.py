@@ -54,22 +54,22 @@ class Stored:
         return apart if (apart / CONFIG).is_file() else self.folder
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
+        """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
         finish = (self.summary or {}).get("finish")
         return [*read_metrics(self.trained), *([finish] if finish else [])]
 
     def is_at_work(self) -> bool:
-        """Return whether a process trains it just now."""
+        """Check whether a process trains it just now."""
         return is_held(self.folder / LOCK)
 
     def warnings(self) -> list[str]:
-        """Return what it has warned of so far, each with its round."""
+        """List what it has warned of so far, each with its round."""
         if self.summary is not None:
             return list(self.summary.get("warnings", []))
         return [f"round {line['round']}: {text}" for line in self.lines() for text in line.get("warnings", {}).values()]
 
     def arrays(self) -> Arrays:
-        """Return what the run kept on request; nothing where it kept nothing.
+        """Read what the run kept on request; nothing where it kept nothing.
 
         Raises:
             RunError: the file is damaged, or of another run.
@@ -82,7 +82,7 @@ class Stored:
         return next(iter((self.summary or {}).get("views", {})), None)
 
     def view(self, name: str | None = None) -> Mapping[str, Any] | None:
-        """Return what the summary says of a view (None: the first one, the headline); None where it has no such."""
+        """Look up what the summary says of a view (None: the first one, the headline); None where it has no such."""
         views = (self.summary or {}).get("views", {})
         return next(iter(views.values()), None) if name is None else views.get(name)
 
@@ -106,7 +106,7 @@ def config_path(study: Path, run: Stored) -> Path:
 
 
 def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
-    """Return the runs of a study, each once, and what its sweep.json says; nothing where it has none.
+    """Read the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 
     Args:
         folder: of a run, of a sweep (finished or not), or one that holds folders of runs.
@@ -136,7 +136,7 @@ def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
 
 
 def _with_later(runs: list[Stored]) -> list[Stored]:
-    """Return the runs of several versions alike: with the options that only the newer of them have written down.
+    """Make runs of several versions alike: with the options that only the newer of them have written down.
 
     An option belongs to a method or to a kind of link. Whether that takes it is read off the other runs: to ask it
     would be to import it.
@@ -156,13 +156,13 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
 
 
 def variants_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return hash -> variant of all runs of a sweep, as its sweep.json has them; none where it does not say."""
+    """Look up the variant of each run of a sweep by its hash in sweep.json; none where it does not say."""
     variants = record.get("variants")
     return {str(key): str(name) for key, name in variants.items()} if isinstance(variants, dict) else {}
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    """Return what sweep.json says, nothing where there is none. Raises ConfigError for one that cannot be read."""
+    """Read sweep.json, nothing where there is none. Raises ConfigError for one that cannot be read."""
     try:
         found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -173,7 +173,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _listed(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return hash -> row of the table that a sweep has left; none where it has left none yet."""
+    """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
     if not (folder / TABLE).exists():
         return {}
     frame = read_table(folder)
@@ -187,7 +187,7 @@ def _missing(value: Any) -> bool:
 
 
 def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
-    """Return the run whose config.json lies in a folder."""
+    """Read the run whose config.json lies in a folder."""
     config = read_config(folder, "study")
     key = run_hash(config)
     row = listed.get(key, {})
@@ -197,7 +197,7 @@ def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mappin
 
 
 def _without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
-    """Return a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
+    """Build a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
 
     An experiment that trains in its own way may leave a summary alone.
     """
@@ -208,7 +208,7 @@ def _without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str,
 
 
 def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str | None, Mapping[str, Any] | None]:
-    """Return status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
+    """Read status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
     try:
         summary = read_summary(folder, key)
     except RunError as damaged:
@@ -225,6 +225,6 @@ def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str 
 
 
 def _participants(config: RunConfig) -> int:
-    """Return how many clients take part in a round of a stored configuration, which has no open fields."""
+    """Count the clients that take part in a round of a stored configuration, which has no open fields."""
     schedule = Schedule(**vars(config.train))
     return Resolved(**{**vars(config), "train": schedule}).participants

@@ -21,7 +21,7 @@ FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant",
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
+    """Flatten nested mappings into one with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -34,7 +34,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def row(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
-    """Return one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
+    """Build one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
 
     Beside the columns of the summary's views, `view` is the name of the first one, whose accuracy is the run's.
 
@@ -50,19 +50,19 @@ def row(
 
 
 def fields(config: RunConfig) -> dict[str, Any]:
-    """Return the fields of a configuration by their dotted names on the command line, without `PLACES`."""
+    """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
     flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
     return {name: _plain(value) for name, value in flat.items() if name not in PLACES}
 
 
 def _plain(value: Any) -> Any:
-    """Return a configuration value that fits into one column: several values become a comma list."""
+    """Fit a configuration value into one column: several values become a comma list."""
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
 
 
 def table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
-    """Return the rows as one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
+    """Make the rows one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
     names = [*first, *(name for name in _names(rows) if name not in first)]
     return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
 
@@ -73,13 +73,13 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Return the values of one column, as text where some are; Parquet stores one type per column."""
+    """Make the values of one column text where some are; Parquet stores one type per column."""
     texts = [isinstance(v, str) for v in values if v is not None]
     return [v if v is None else str(v) for v in values] if any(texts) and not all(texts) else values
 
 
 def configuration(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of a table that say what a run is: fields of its configuration that are in its hash."""
+    """List the columns of a table that say what a run is: fields of its configuration that are in its hash."""
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in known.items()]
     own = {name: vars(part()) for name, part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)}
@@ -100,7 +100,7 @@ def write_table(frame: pd.DataFrame, path: Path) -> Path:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Return the table of a sweep, from its folder or its file.
+    """Read the table of a sweep, from its folder or its file.
 
     Raises:
         ConfigError: there is none, or it is no such table.

@@ -60,5 +60,5 @@ def probe(folder: Path) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an exception's text, after its type."""
+    """Format an exception in a line: its type, and the first line of its text."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -22,13 +22,12 @@ from semcom.runs.plugins import absolute, load_plugins
 from semcom.studies.analysis import means
 from semcom.studies.cost import work
 from semcom.studies.experiment import Experiment
-from semcom.studies.fields import field_of, set_fields
-from semcom.studies.grid import TEST_SNR, axis_of
+from semcom.studies.grid import TEST_SNR, axis_of, field_of, set_fields
 from semcom.studies.registry import experiment
 from semcom.studies.results import table
-from semcom.studies.results.labels import label, labels
-from semcom.studies.results.lock import another_sweep, held_by
-from semcom.studies.sweep.request import OWN, Request, altered, command, study
+from semcom.studies.results.failures import format_label, format_labels
+from semcom.studies.results.lock import another_sweep, read_record
+from semcom.studies.sweep.request import OWN, Request, apply_overrides, command, study
 
 LOG = logging.getLogger(__name__)
 VARIANT = "variant"
@@ -66,7 +65,7 @@ class Plan:
     @cached_property
     def labels(self) -> dict[str, str]:
         """Hash -> what tells a run from the others."""
-        return labels(
+        return format_labels(
             {
                 key: (self.variants[key], _varied(self.experiment, self.scale, config))
                 for key, config in self.runs.items()
@@ -74,18 +73,18 @@ class Plan:
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-        """Return the row of a run, see `semcom.studies.results.table.row`."""
+        """Build the row of a run, see `semcom.studies.results.table.row`."""
         return table.row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
-def planned(
+def make_plan(
     name: str | None,
     scale: str | None = None,
     request: Request | None = None,
     plugins: Sequence[str] = (),
     out: Path | str | None = None,
 ) -> Plan:
-    """Return the plan of a sweep; where its folder holds a part of it already, that of both together.
+    """Plan a sweep; where its folder holds a part of it already, both together.
 
     Args:
         name: an experiment of `semcom.studies.registry`, or the Python file that registers one (None: a study that
@@ -98,33 +97,36 @@ def planned(
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's.
     """
-    request = request or Request()
     load_plugins(plugins)
-    declared, scale = _declared(name, scale, request, out)
-    altered(declared, scale, request)  # what is wrong with it shows before what is wrong with the folder
+    request = request or Request()
+    declared, scale = _find_declaration(name, scale, request, out)
+    chosen = apply_overrides(declared, scale, request)  # what is wrong with it shows before what is with the folder
     folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
-    held = held_by(folder)
+    held = read_record(folder)
     loaded = (*plugins, *_own_plugin(name, declared))
 
-    def settle(wanted: Request) -> dict[str, Any]:
-        origin = {"experiment": declared.name, "scale": scale}
-        return origin | {
-            "command": command(name, declared, scale, wanted, plugins, str(folder)),
+    def describe(request: Request) -> dict[str, Any]:
+        record = {
+            "experiment": declared.name,
+            "scale": scale,
+            "command": command(name, declared, scale, request, plugins, str(folder)),
             "own_training": declared.train is not None,
             "plugins": list(loaded),
-            "set": {key: value for key, value in wanted.set.items() if key not in NOT_IDENTITY},
-            "axes": _axes(altered(declared, scale, wanted), scale, wanted),
+            "set": {key: value for key, value in request.set.items() if key not in NOT_IDENTITY},
+            "axes": _axes(chosen, scale, request),
         }
+        return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value, see `resolve`
 
-    record = _plain(settle(request))
+    record = describe(request)
     if held is not None and not _is_same(held, record):
-        request = _together(held, record, request, folder)
-        record = _plain(settle(request))
-    return _laid_out(altered(declared, scale, request), scale, folder, record, held, loaded)
+        request = _merge(held, record, request, folder)
+        chosen = apply_overrides(declared, scale, request)
+        record = describe(request)
+    return _lay_out(chosen, scale, folder, record, held, loaded)
 
 
-def _declared(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
-    """Return the experiment and its scale before the request."""
+def _find_declaration(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
+    """Find the experiment and its scale before the request."""
     if name is not None:
         found = experiment(name)
         return found, found.scale(scale)
@@ -137,7 +139,7 @@ def _declared(name: str | None, scale: str | None, request: Request, out: object
 
 
 def _own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
-    """Return the file that declares the experiment, if runs need more of it than the experiment."""
+    """Find the file that declares the experiment, if runs need more of it than the experiment."""
     if name is None or not name.endswith(".py"):
         return ()
     registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS)
@@ -146,31 +148,26 @@ def _own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
 
 
 def _axes(chosen: Experiment, scale: str, request: Request) -> dict[str, list[Any]]:
-    """Return the values of each axis by its fields, the variants first; one whose only value was set is none."""
+    """List the values of each axis by its fields, the variants first; one whose only value was set is none."""
     variants = {VARIANT: [variant.name for variant in chosen.compared()]}
     axes = [axis for axis in chosen.axes(scale) if axis.fields[0] not in request.set]
     return variants | {",".join(axis.fields): list(axis.entries()) for axis in axes}
 
 
 def _varied(chosen: Experiment, scale: str, config: Resolved) -> dict[str, Any]:
-    """Return the values that the fields of the axes have in a run, the seed last."""
+    """Read the values that the fields of the axes have in a run, the seed last."""
     names = [name for axis in chosen.axes(scale) for name in axis.fields if name != "seed"]
     return {name: field_of(config, name) for name in (*names, "seed")}
 
 
-def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as JSON gives it back."""
-    return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value: `resolve` says so
-
-
 def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Return whether a folder's sweep is the one that is asked for; versions before axes had the command alone."""
+    """Check whether a folder's sweep is the one that is asked for; versions before axes had the command alone."""
     names = ("experiment", "scale", *(("plugins", "set", "axes") if "axes" in held else ("command",)))
     return all(held.get(name) == record[name] for name in names)
 
 
-def _together(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
-    """Return the request for the runs of a folder's sweep and of the one that is asked for.
+def _merge(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
+    """Merge the requests of a folder's sweep and of the one that is asked for.
 
     That is a grid where one holds the other, or where they differ in one axis alone.
 
@@ -192,7 +189,7 @@ def _together(held: dict[str, Any], record: Mapping[str, Any], request: Request,
     return Request(names, request.set, tuple(axes))
 
 
-def _laid_out(
+def _lay_out(
     chosen: Experiment,
     scale: str,
     folder: Path,
@@ -200,7 +197,7 @@ def _laid_out(
     held: Mapping[str, Any] | None,
     plugins: Sequence[str],
 ) -> Plan:
-    """Return the plan with its runs.
+    """Resolve the runs, and lay them out in the folder.
 
     Raises:
         ConfigError: a configuration is wrong, two are the same, or two would be averaged as seeds of one run though
@@ -213,7 +210,7 @@ def _laid_out(
         config = semcom.resolve(wanted)
         key = run_hash(config)
         if key in runs:
-            one = label(run.variant, _varied(chosen, scale, config), key)
+            one = format_label(run.variant, _varied(chosen, scale, config), key)
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
     rows = [table.row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]

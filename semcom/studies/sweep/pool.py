@@ -90,7 +90,7 @@ def carry_out(
 
 
 def _full(configs: Sequence[RunConfig]) -> str:
-    """Return the line about a disk that takes nothing more, if there are runs for which that holds."""
+    """Describe a full disk in a line; empty where each run has room."""
     for config in configs:
         try:
             attempt.probe(run_folder(config).parent)
@@ -172,7 +172,7 @@ def _silence_manager() -> None:
 
 
 def _is_tracker(process: psutil.Process) -> bool:
-    """Return whether a process is loky's, which cleans up after the workers and ends by itself."""
+    """Check whether a process is loky's, which cleans up after the workers and ends by itself."""
     try:
         return any("resource_tracker" in word for word in process.cmdline())
     except psutil.Error:

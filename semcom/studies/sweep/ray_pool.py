@@ -89,7 +89,7 @@ def carry_out(
 
 
 def _places(gpus: float | None) -> int:
-    """Return how many runs of one process the cluster has room for just now."""
+    """Count the runs of one process that the cluster has room for just now."""
     import ray
 
     there = ray.cluster_resources()

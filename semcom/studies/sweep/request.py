@@ -12,9 +12,8 @@ from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import plain
 from semcom.runs.section_options import KINDS, owner
 from semcom.studies.experiment import Experiment
-from semcom.studies.fields import check_field, set_fields
-from semcom.studies.grid import Axis, Grid, Variant, axis_of
-from semcom.studies.overrides import spelled, spelled_set, spelled_vary
+from semcom.studies.grid import Axis, Grid, Variant, axis_of, check_field, set_fields
+from semcom.studies.overrides import format_set, format_values, format_vary
 from semcom.studies.registry import EXPERIMENTS
 
 STUDY, OWN = "study", "own"
@@ -25,7 +24,7 @@ SEED = ("seed",)
 
 @dataclass(frozen=True)
 class Request:
-    """The changes to a declared experiment; `asked` makes one of what a user gives."""
+    """The changes to a declared experiment; `parse_request` makes one of what a user gives."""
 
     methods: tuple[str, ...] | None = None
     """Names of the variants that run (None: all); of a study without a declaration, methods."""
@@ -35,13 +34,13 @@ class Request:
     """Axes in the place of those of the same fields, or beside them; seeds are one."""
 
 
-def asked(
+def parse_request(
     methods: Iterable[str] | str | None = None,
     seeds: Iterable[int] | int | None = None,
     set: Mapping[str, Any] | None = None,
     vary: Mapping[str | tuple[str, ...], Any] | None = None,
 ) -> Request:
-    """Return the request of a user, whose lists are tuples and whose numbers are Python's.
+    """Parse the request of a user: lists become tuples, and numbers Python's.
 
     Args:
         methods: names of variants.
@@ -67,7 +66,7 @@ def asked(
 
 
 def study(request: Request) -> Experiment:
-    """Return the experiment of a study that nobody has declared: the default run, with methods as variants.
+    """Build the experiment of a study that nobody has declared: the default run, with methods as variants.
 
     Raises:
         ConfigError: it has no methods.
@@ -80,8 +79,8 @@ def study(request: Request) -> Experiment:
     return Experiment(STUDY, "A study of its own", "none", request.methods, {OWN: Grid(RunConfig(), {})}, axis)
 
 
-def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
-    """Return an experiment with one of its scales, as a request changes it.
+def apply_overrides(declared: Experiment, scale: str, request: Request) -> Experiment:
+    """Apply a request to an experiment, of which one scale is left.
 
     Raises:
         ConfigError: a variant or a field that is not there, an axis that cuts through a joint one, or a setting that
@@ -97,15 +96,15 @@ def altered(declared: Experiment, scale: str, request: Request) -> Experiment:
         _check_whole(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
     base = set_fields(_without_options(grid.base, common), common)
-    variants = _chosen(declared, request.methods)
+    variants = _choose_variants(declared, request.methods)
     changed = Grid(base, vary, grid.apart, grid.own)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_effect(changed, variants, declared.name, request.set)
     return found
 
 
-def _chosen(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
-    """Return the variants of these names, in the order of the declaration."""
+def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """Choose the variants of these names, in the order of the declaration."""
     compared = {variant.name: variant for variant in declared.compared()}
     unknown = [name for name in names or () if name not in compared]
     if unknown:
@@ -126,7 +125,7 @@ def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) ->
 
 
 def _without_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
-    """Return a configuration without the options of a dataset, partition or link that gets another in its place."""
+    """Remove the options of a dataset, partition or link that another one replaces."""
     for section, kind in KINDS.items():
         if fixed.get(f"{section}.{kind}", owner(base, section)) != owner(base, section):
             base = set_fields(base, {f"{section}.options": None})
@@ -150,7 +149,7 @@ def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Map
 def command(
     source: str | None, declared: Experiment, scale: str, request: Request, plugins: Sequence[str], out: str
 ) -> str:
-    """Return the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
+    """Build the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
 
     Args:
         source: name of the experiment, or the file that declares it (None: a study that nobody has declared, whose
@@ -163,13 +162,13 @@ def command(
     """
     words = ["semcom", "sweep", *([source, "--scale", scale] if source else [])]
     words += [word for plugin in plugins for word in ("--plugin", plugin)]
-    chosen = _chosen(declared, request.methods)
+    chosen = _choose_variants(declared, request.methods)
     if source is None or chosen != declared.compared():
         words += ["--methods", ",".join(variant.name for variant in chosen)]
     kept = {name: value for name, value in sorted(request.set.items()) if name == "keep" or name not in NOT_IDENTITY}
-    words += [word for name, value in kept.items() for word in ("--set", spelled_set(name, value))]
+    words += [word for name, value in kept.items() for word in ("--set", format_set(name, value))]
     held = declared.axes(scale)
     new = [axis for axis in request.axes if axis not in held]
-    words += [w for a in new if a.fields != SEED for w in ("--vary", spelled_vary(a.fields, a.values))]
-    words += [w for a in new if a.fields == SEED for w in ("--seeds", spelled([seed for (seed,) in a.values]))]
+    words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary(a.fields, a.values))]
+    words += [w for a in new if a.fields == SEED for w in ("--seeds", format_values([seed for (seed,) in a.values]))]
     return shlex.join([*words, *(() if source else ("--out", out))])

@@ -11,10 +11,10 @@ from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, 
 from semcom.runs.arrays import lacking
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.archive import unpacked
-from semcom.studies.results.lock import held_by
+from semcom.studies.results.lock import read_record
 from semcom.studies.results.outcome import TRAINING, is_finished, run_folder
 from semcom.studies.results.run import Stored, stored_runs
 from semcom.studies.sweep.plan import Plan
@@ -55,7 +55,7 @@ def reusable(
 
 def _check(folder: Path, train: Train | None) -> None:
     """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
-    held = held_by(folder)
+    held = read_record(folder)
     if held is None:
         raise ConfigError("it is not of a sweep")
     known = held["experiment"] in EXPERIMENTS.names()
@@ -65,7 +65,7 @@ def _check(folder: Path, train: Train | None) -> None:
 
 
 def _serves(wanted: Resolved, run: Stored) -> bool:
-    """Return whether a stored run is done, and has kept what is wanted of it."""
+    """Check whether a stored run is done, and has kept what is wanted of it."""
     try:
         return run.status == "done" and not (wanted.keep and lacking(run.arrays(), wanted.keep))
     except RunError:

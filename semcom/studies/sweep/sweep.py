@@ -20,16 +20,15 @@ from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.studies.analysis import means
 from semcom.studies.experiment import Train
-from semcom.studies.overrides import duration, spelled_vary
+from semcom.studies.overrides import duration, format_vary
 from semcom.studies.registry import own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report
-from semcom.studies.results.lock import another_sweep, at_work, held_by
+from semcom.studies.results.lock import Shard, another_sweep, at_work, read_record, read_shard
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
-from semcom.studies.results.shard import Shard, read_shard
-from semcom.studies.sweep.plan import Plan, planned
+from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out, check_workers
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import reusable, take
 
 
@@ -116,7 +115,7 @@ def sweep(
     """
     part = None if shard is None else read_shard(shard)
     check_workers(jobs, backend, gpus_per_run)
-    plan = planned(name, scale, asked(methods, seeds, set, vary), plugins, out)
+    plan = make_plan(name, scale, parse_request(methods, seeds, set, vary), plugins, out)
     return execute(
         plan,
         part,
@@ -205,7 +204,7 @@ def preview(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequen
     lines.append(f"methods: {', '.join(dict.fromkeys(plan.variants.values()))}")
     for axis in plan.experiment.axes(plan.scale):
         if len(axis.values) > 1:
-            names, _, values = spelled_vary(axis.fields, axis.values).partition("=")
+            names, _, values = format_vary(axis.fields, axis.values).partition("=")
             lines.append(f"{names}: {values}")
     return "\n".join([*lines, *([_expected_time(plan, pending, jobs)] if pending else [])])
 
@@ -236,7 +235,7 @@ def _settle(plan: Plan, others: bool) -> None:
     Raises:
         ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are at work.
     """
-    held = held_by(plan.folder)
+    held = read_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
         raise another_sweep(plan.folder, held)
     if held is not None and held.get("variants") == plan.variants:
@@ -247,12 +246,11 @@ def _settle(plan: Plan, others: bool) -> None:
 
 
 def _has_ended(config: RunConfig) -> bool:
-    """Return whether a run has left a summary or an error."""
     return is_finished(config) or left_error(config) is not None
 
 
 def _row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
-    """Return a run's row of the table; a summary that cannot be read is a failure too."""
+    """Build a run's row of the table; a summary that cannot be read is a failure too."""
     config = plan.runs[key]
     error = error or (None if is_finished(config) else left_error(config))
     try:

@@ -17,7 +17,7 @@ from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
 from semcom.data.partitions import Dirichlet
 from semcom.studies.analysis.study import study
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack
 from tests.studies.folders import config, line, scored, simple, write
 

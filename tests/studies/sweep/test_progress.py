@@ -15,11 +15,10 @@ from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_ha
 from semcom.files import METRICS
 from semcom.runs.folder import read_config, write_config
 from semcom.studies.results import failures
-from semcom.studies.results.failures import Failure, report
-from semcom.studies.results.labels import labels
-from semcom.studies.sweep.plan import planned
+from semcom.studies.results.failures import Failure, format_labels, report
+from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import sweep
 from tests.studies.folders import begin, config, line, simple
 from tests.terminal import on_pty
@@ -50,15 +49,15 @@ def add(run: RunConfig, first: int, last: int) -> None:
 
 def test_labels_name_what_varies_and_nothing_else() -> None:
     fields = {"channel.snr_db": 9.0, "train.rounds": 3, "hyper.lam": 0.5, "seed": 0}
-    found = labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
+    found = format_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
     assert found == {"aa": "fedcl, hyper.lam=0.5, seed=0, aa", "bb": "plain, seed=1, bb"}
-    assert labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
+    assert format_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
 
 
 def test_a_plan_labels_its_runs_by_its_axes(tmp_path: Path) -> None:
     vary = {("partition.ways", "clients"): ((2, 5), (3, 5)), "channel.test_snr_db": (0.0, 9.0)}
-    request = asked(methods=("fedcl", "fedavg"), seeds=(0, 1), set={"channel.snr_db": 0.0}, vary=vary)
-    plan = planned("demo", request=request, out=tmp_path)
+    request = parse_request(methods=("fedcl", "fedavg"), seeds=(0, 1), set={"channel.snr_db": 0.0}, vary=vary)
+    plan = make_plan("demo", request=request, out=tmp_path)
     key = list(plan.variants)[0]
     assert plan.labels[key] == f"fedcl, partition.ways=2, seed=0, {key}"
     assert len(set(plan.labels.values())) == 8

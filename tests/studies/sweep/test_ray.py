@@ -24,9 +24,9 @@ from semcom.runs.folder import BusyError, read_summary
 from semcom.runs.stop import STATUS
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import ray_pool as on_ray
-from semcom.studies.sweep.plan import planned
+from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import check_data, sweep
 from tests.processes import gone
 from tests.studies.sweep.clusters import OPEN, Cluster, Node, cluster
@@ -160,7 +160,7 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     """The folder of another machine, a run that another process keeps, and a full disk."""
     monkeypatch.setattr(on_ray, "LOCK_S", 0.1)
     monkeypatch.setattr(on_ray, "TICK_S", 0.1)
-    config = next(iter(planned("demo", out=tmp_path / "r").runs.values()))
+    config = next(iter(make_plan("demo", out=tmp_path / "r").runs.values()))
     monkeypatch.setattr(on_ray, "attempt", attempt := Attempt())
 
     def why() -> str:
@@ -191,7 +191,7 @@ class Attempt:
 
 def test_a_result_that_is_late_is_waited_for(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network file system shows it only after a while; a folder that is not shared never does."""
-    runs = planned("demo", request=asked(methods="fedcl"), out=tmp_path).runs
+    runs = make_plan("demo", request=parse_request(methods="fedcl"), out=tmp_path).runs
     with SweepProgress(runs) as progress:
         tasks = on_ray._Tasks(progress, lambda config: None, None)
         late, never = list(runs)[:2]

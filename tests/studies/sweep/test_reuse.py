@@ -21,8 +21,8 @@ from semcom.studies.results.archive import pack
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.run import stored_runs
 from semcom.studies.results.table import read_table
-from semcom.studies.sweep.plan import planned
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.plan import make_plan
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import take
 from semcom.studies.sweep.sweep import preview, sweep
 
@@ -98,7 +98,7 @@ def test_a_shard_takes_over_its_own_part(three: Path, tmp_path: Path) -> None:
 
 
 def test_a_preview_counts_what_would_be_taken_over(three: Path, tmp_path: Path) -> None:
-    plan = planned("demo", request=asked(None, (1,), None, None), out=tmp_path / "more")
+    plan = make_plan("demo", request=parse_request(None, (1,), None, None), out=tmp_path / "more")
     assert preview(plan, reuse=[three]).startswith("9 runs: 0 finished, 9 reusable, 0 pending\n")
     assert not plan.folder.exists()
 
@@ -191,7 +191,7 @@ def test_kept_arrays_come_along_or_the_run_stays(tmp_path: Path) -> None:
 def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp_path: Path) -> None:
     sweep("demo", out=tmp_path / "a")
     stored = stored_runs(tmp_path / "a")[0][0]
-    config = planned("demo", out=tmp_path / "b").runs[stored.hash]
+    config = make_plan("demo", out=tmp_path / "b").runs[stored.hash]
     folder = Path(str(config.out))
     for name in (ERROR, CHECKPOINT, METRICS):
         write_atomically(folder / name, name)
@@ -204,7 +204,7 @@ def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     sweep("demo", out=tmp_path / "a")
     stored = stored_runs(tmp_path / "a")[0][0]
-    config = planned("demo", out=tmp_path / "b").runs[stored.hash]
+    config = make_plan("demo", out=tmp_path / "b").runs[stored.hash]
     assert run_hash(config) == stored.hash
     folder = Path(str(config.out))
     with Folder(folder, config).open():

@@ -13,11 +13,10 @@ import pytest
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.studies.results.lock import at_work
-from semcom.studies.results.shard import Shard, read_shard
+from semcom.studies.results.lock import Shard, at_work, read_shard
 from semcom.studies.results.table import read_table
-from semcom.studies.sweep.plan import planned
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.plan import make_plan
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import sweep
 
 Run = Callable[[RunConfig], None]
@@ -64,14 +63,14 @@ def test_the_stored_command_gives_the_same_plan(tmp_path: Path, fake_run: Run) -
     """Of a study with all kinds of values: pasted into a shell, there is nothing left to do."""
     vary = {SNR: ("0:18", 9.0), ("partition.ways", "partition.shots"): ((2, 5), (3, 4)), "train.lr": (None, 0.01)}
     changes = {"methods": ("fedcl", "fedavg"), "seeds": range(2), "set": {"clients": 3, "train.rounds": 4}}
-    plan = planned(None, request=asked(vary=vary, **changes), out=tmp_path / "my results")  # type: ignore[arg-type]
+    plan = make_plan(None, request=parse_request(vary=vary, **changes), out=tmp_path / "my results")  # type: ignore[arg-type]
     words = shlex.split(plan.record["command"])
     assert words[:2] == ["semcom", "sweep"] and words[-2:] == ["--out", str(tmp_path / "my results")]
     from semcom.cli import flags
 
     wanted = flags.parse(flags.SweepFlags(), "semcom sweep", words[2:])
-    request = asked(**grids.read_request(wanted, *grids.in_use(None, None)))
-    again = planned(None, request=request, out=wanted.out)
+    request = parse_request(**grids.read_request(wanted, *grids.in_use(None, None)))
+    again = make_plan(None, request=request, out=wanted.out)
     assert again.record == plan.record and list(again.runs) == list(plan.runs) and len(plan.runs) == 2 * 2 * 2 * 2 * 2
 
 
@@ -128,7 +127,7 @@ def test_a_folder_of_a_version_without_axes_is_taken_up(tmp_path: Path, fake_run
 
 
 def test_shards_are_parts_of_the_grid(tmp_path: Path) -> None:
-    plan = planned("demo", request=asked(seeds=range(3)), out=tmp_path)
+    plan = make_plan("demo", request=parse_request(seeds=range(3)), out=tmp_path)
     parts = [list(Shard(i, 4).of(plan.runs)) for i in range(1, 5)]
     assert sorted(key for part in parts for key in part) == sorted(plan.runs)
     assert list(map(len, parts)) == [7, 7, 7, 6] and parts[1][:2] == [list(plan.runs)[1], list(plan.runs)[5]]
@@ -263,7 +262,7 @@ def test_what_runs_need_of_a_file_is_part_of_them(own_names: None, tmp_path: Pat
     file = tmp_path / "own.py"
     method = "from semcom.methods.local import Local\n@METHODS.register('mine')\nclass Mine(Local):\n    'Mine.'\n"
     file.write_text(STUDY.format(more=method, names="['mine']", seeds="(0,)"))
-    plan = planned(str(file), out=tmp_path / "r")
+    plan = make_plan(str(file), out=tmp_path / "r")
     assert {config.plugins for config in plan.runs.values()} == {(str(file),)} and plan.record["plugins"] == [str(file)]
 
 

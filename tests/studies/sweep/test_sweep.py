@@ -31,14 +31,14 @@ from semcom.runs.resolve import resolve
 from semcom.runs.stop import STATUS
 from semcom.studies.cost import work
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.fields import set_fields
+from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.results.shard import Shard
+from semcom.studies.results.lock import Shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import pool as parallel
-from semcom.studies.sweep.plan import planned
+from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.pool import carry_out
-from semcom.studies.sweep.request import asked
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import check_data, preview, sweep
 from tests.studies.sweep import stops
 
@@ -91,8 +91,8 @@ def test_a_preview_counts_runs_and_knows_the_time_of_finished_ones(tmp_path: Pat
             Path(str(config.out)), {**summary, "seconds": {"setup": 5.0, "train": took - 5, "train/fit": 9.0}}
         )
 
-    request = asked(set={"channel.snr_db": 9.0}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
-    plan = planned("demo", request=request, out=tmp_path / "r")
+    request = parse_request(set={"channel.snr_db": 9.0}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
+    plan = make_plan("demo", request=request, out=tmp_path / "r")
     assert preview(plan, Shard(1, 12)).splitlines() == [
         "shard 1/12: 1 runs: 0 finished, 0 reusable, 1 pending",
         "methods: fedcl, fedproto, fedavg",
@@ -188,7 +188,7 @@ def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
         text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
         write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
 
-    runs = planned("demo", request=asked(set={"channel.snr_db": 0.0}), out=tmp_path).runs
+    runs = make_plan("demo", request=parse_request(set={"channel.snr_db": 0.0}), out=tmp_path).runs
     assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
@@ -320,7 +320,7 @@ def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pyt
 
 
 def test_longest_runs_come_first(tmp_path: Path) -> None:
-    runs = planned("demo", request=asked(set={"train.rounds": 3}), out=tmp_path).runs
+    runs = make_plan("demo", request=parse_request(set={"train.rounds": 3}), out=tmp_path).runs
     assert [run_hash(c) for c in runs.values()] == list(runs)
     # 20 clients x 3 ways x 15 shots x 3 rounds
     assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
