@@ -136,7 +136,7 @@ def test_help_shows_every_field_and_fits_the_terminal(
         "--plugin",
     ):
         assert flag in text
-    assert "--hyper" not in text and "--contents" not in text and "{None}" not in text
+    assert "--hyper " not in text and "--contents" not in text and "{None}" not in text
 
 
 def test_without_a_method_there_are_no_hyperparameters() -> None:
@@ -278,7 +278,7 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ("[1, 2]", "config: [1, 2] is not a table of fields"),
         ('{"method": "fedcl", "clinets": 3}', "clinets: no such field"),
         ('{"method": "fedcl", "train": {"rate": 3}}', "train.rate: no such field"),
-        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "method.lamb: not for fedcl, which takes lam, reduction,"),
+        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "hyper.lamb: not for fedcl, which takes lam, reduction,"),
         ('{"method": "fedcl", "hyper": 3}', "hyper: 3 is not a table of fields"),
         ('{"method": "fedcl", "clients": "few"}', "clients: 'few' is not a whole number"),
         ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition.kind: 'random' is unknown: known are"),

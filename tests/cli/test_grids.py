@@ -50,7 +50,7 @@ def test_words_have_the_types_of_their_fields(field: str, word: str, value: Any)
         ("train.through_link", "maybe", "^train.through-link: 'maybe' is not True or False$"),
         ("train.round", "5", "^train.round=5: no such field; did you mean train.rounds[?]$"),
         ("trian.rounds", "5", "no such field"),
-        ("hyper.mu_", "5", "^method.mu-: not for fedproto, which takes lam"),
+        ("hyper.mu_", "5", "^hyper.mu-: not for fedproto, which takes lam"),
         ("method", "fedcl", "^method: the methods of a grid are its variants"),
         ("partition", "shots", "^partition: it is a section; name one of its fields, such as partition.kind$"),
     ],

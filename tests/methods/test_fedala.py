@@ -220,5 +220,5 @@ def test_traffic_is_that_of_fedavg() -> None:
     ],
 )
 def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
-    with pytest.raises(ConfigError, match=f"^method.{name}: {value} is not {wanted}$"):
+    with pytest.raises(ConfigError, match=f"^hyper.{name}: {value} is not {wanted}$"):
         world("fedala", hyper={name: value})

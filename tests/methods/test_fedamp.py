@@ -222,7 +222,7 @@ def test_traffic() -> None:
     ],
 )
 def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
-    with pytest.raises(ConfigError, match=f"^method.{name.replace('_', '-')}: {value} is not {wanted}$"):
+    with pytest.raises(ConfigError, match=f"^hyper.{name.replace('_', '-')}: {value} is not {wanted}$"):
         world("fedamp", hyper={name: value})
 
 

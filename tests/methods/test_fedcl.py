@@ -108,7 +108,7 @@ def test_the_adam_of_the_scg_goes_on_from_round_to_round(steps: int, monkeypatch
     adam = torch.optim.Adam(network.parameters(), 0.1)
     for means, owned in [pair for pair in seen for _ in range(steps)]:
         adam.zero_grad()
-        hyper.scg_loss(means, network(), owned).backward()
+        method.scg_loss(means, network(), owned).backward()
         adam.step()
     for name, t in network.state_dict().items():
         torch.testing.assert_close(client(states[-1].scg, 0)[name], t, rtol=0, atol=1e-10)

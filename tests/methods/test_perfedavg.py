@@ -177,7 +177,7 @@ def test_traffic_is_fedavg_s() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("alpha", -1.0), ("beta", 0.0), ("delta", 0.0)])
 def test_bad_hyperparameters_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.{name}: {value:g}"):
+    with pytest.raises(ConfigError, match=f"hyper.{name}: {value:g}"):
         world("perfedavg", hyper={name: value})
 
 

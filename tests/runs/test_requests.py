@@ -70,7 +70,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"channel": {"kind": ["awgn"]}}, "channel.kind: ('awgn',) is not a text"),
     ({"contents": {"x": 3}}, "contents: {'x': 3} is not a table from a text to a text"),
     ({"hyper": 3}, "hyper: 3 is not a table of fields"),
-    ({"hyper": {1: 2}}, "method.1: not for fedcl, which takes lam,"),
+    ({"hyper": {1: 2}}, "hyper.1: not for fedcl, which takes lam,"),
     ({"channel": {"options": {1: 2}}}, "channel.1: not for awgn, which takes downlink"),
     ({"contents": {"x": "y"}}, "contents: 'x' is not read by this run; leave contents empty"),
     ({"clients": 2, "processes": 3}, "processes: 3 share 2 clients; give at most one per client"),

@@ -70,7 +70,7 @@ def test_seeds_that_are_none(text: str, message: str) -> None:
 def test_joint_fields() -> None:
     found = read_vary("partition.ways,partition.shots=2:150,3:100", typed)
     assert found == (("partition.ways", "partition.shots"), ((2.0, 150.0), (3.0, 100.0)))
-    assert read_vary("method.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
+    assert read_vary("hyper.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
     assert read_set("finish=lr", typed) == ("finish.kind", "lr")
 
 
