@@ -31,9 +31,9 @@ class Meter:
             mask: bool `[k, ...]`, True for valid samples (None: for all).
         """
         heard = _energy(signal, unit, mask)
-        self.signal = heard if self.signal is None else self.signal + heard
+        self.signal = heard if self.signal is None else self.signal.add_(heard)  # in place, for steps in a CUDA graph
         disturbed = torch.zeros_like(heard) if noise is None else _energy(noise, unit, mask)
-        self.noise = disturbed if self.noise is None else self.noise + disturbed
+        self.noise = disturbed if self.noise is None else self.noise.add_(disturbed)
 
     def snr_db(self) -> float:
         """Return the received SNR in dB: inf without noise, nan when nothing was sent. Waits for the device."""

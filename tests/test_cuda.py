@@ -1,12 +1,14 @@
-"""semcom on CUDA, tried on a virtual GPU (`tests/virtual.py`): it runs, computes what a CPU does, and never waits.
+"""semcom on CUDA: it runs, computes what a CPU does, and never waits. On a machine's GPU, else on a virtual one.
 
-Equal means bit for bit: the virtual GPU computes with the host's kernels, and all draws are the host's. The host waits
-for the device around training, not in it. Nothing here says how fast a GPU is, or how it rounds.
+The virtual one (`tests/virtual.py`) computes with the host's kernels, and all draws are the host's, so equal means bit
+for bit there. The host waits for the device around training, not in it. What only the virtual one can tell (launches,
+draws, what is refused) is skipped on a real one.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,7 +28,7 @@ from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, synthetic, variants
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.train import descent
+from semcom.engine.train import descent, fit, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
@@ -39,9 +41,18 @@ from semcom.runs.runner import run
 from tests import worlds
 from tests.bench.test_rounds import here  # noqa: F401 - a fixture
 from tests.runs.test_run import stop_at, timeless, weights
-from tests.virtual import POSSIBLE, Record, VirtualGPU, inherited, steps
+from tests.virtual import GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
 
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason="takes a torch with CUDA, and a machine without a GPU")
+pytestmark = pytest.mark.skipif(not (POSSIBLE or REAL), reason="takes a torch with CUDA")
+virtual = pytest.mark.skipif(not POSSIBLE, reason="takes a virtual GPU")
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have also the few steps of these tests replayed by a graph."""
+    monkeypatch.setattr(fit, "LEAST", 1)
+    monkeypatch.setattr(replay, "_refused", set())
+
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 Chunks = Sequence[tuple[int, Record]]
@@ -88,12 +99,12 @@ def agrees(method: str = "fedcl", error: float = 1e-8, building: int = 0, **over
     The first chunks may wait, as many as are `building` what a process builds once.
     """
     expected = outcome(run(request(method, **overrides)))
-    with VirtualGPU() as gpu, steps(gpu) as chunks:
+    with GPU() as gpu, steps(gpu) as chunks:
         found = outcome(run(request(method, "cuda", **overrides)))
     assert_alike(found, expected, error)
     assert sum(n for n, _ in chunks) > 1 and all_waits(chunks[building:]) == {}
-    assert all(record.launches.total() > 5 * n for n, record in chunks)
-    assert gpu.record.draws == {}
+    assert REAL or all(record.launches.total() > 5 * n for n, record in chunks)
+    assert gpu.record.draws == {} and replay._refused == set()
 
 
 # Runs ----------------------------------------------------------------------------------------------------------------
@@ -133,15 +144,22 @@ def over(link: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("link", LINKS)
 def test_every_link(link: str) -> None:
-    """The digital one builds its code in the first round, whose chunks are the clients' and the base station's."""
+    """The digital one builds its code in the first round, whose chunks are the clients' and the base station's.
+
+    On a real GPU, estimated channels and soft decoding differ as float32 does. A block that one device just decodes and
+    the other does not then changes all that follows, so over fading codes no numbers are compared.
+    """
     coded = link.startswith("digital")
-    agrees(**over(link) | {"train": {"rounds": 1 + coded}}, building=2 * coded)
+    setting = over(link) | {"train": {"rounds": 1 + coded}}
+    single = REAL and (coded or link.endswith("ls"))
+    error = math.inf if REAL and link == "digital-rayleigh" else 1e-5 if single else 1e-8
+    agrees(**setting, building=2 * coded, error=error)
 
 
 @pytest.mark.parametrize("link", ["awgn", "ofdm-cdl-ls", "digital"])
 def test_a_run_on_the_cpu_of_a_machine_with_a_gpu(link: str) -> None:
     expected = outcome(run(request(**over(link))))
-    with VirtualGPU() as gpu:
+    with GPU() as gpu:
         assert_alike(outcome(run(request(**over(link)))), expected)
     assert gpu.record == Record()
 
@@ -176,9 +194,10 @@ def test_other_settings(name: str) -> None:
 @pytest.mark.parametrize(("precision", "error"), [("float32", 1e-5), ("tf32", 1e-5), ("bf16", 2.0**-8)])
 def test_every_precision(precision: Any, error: float, encoder: str) -> None:
     """Ways to convolve are tried in the first run of a process, which waits for them. The virtual TF32 is float32."""
+    error = 2.0**-8 if REAL and precision == "tf32" else error
     setting: dict[str, Any] = {"encoder": encoder, "train": {"rounds": 1, "optimizer": "sgd", "lr": 0.01}}
     expected = run(request("fedavg", precision="float32" if precision == "tf32" else precision, **setting))
-    with VirtualGPU() as gpu:
+    with GPU() as gpu:
         config = request("fedavg", "cuda", precision=precision, **setting)
         run(config)
         with steps(gpu) as chunks:
@@ -189,6 +208,7 @@ def test_every_precision(precision: Any, error: float, encoder: str) -> None:
     assert len(chunks) == 1 and all_waits(chunks) == {}
 
 
+@virtual
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For whether all numbers are finite: what its chunks need is sent to them without a wait."""
@@ -201,7 +221,7 @@ def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return fitted
 
     monkeypatch.setattr(World, "fit", noting)
-    with VirtualGPU() as gpu:
+    with GPU() as gpu:
         run(request(device="cuda", chunk=chunk, train={"lr": (0.01, 0.02, 0.03, 0.02), "participation": 0.75}))
     assert waits == [1] * 4, "two of FedCL in each of two rounds"
 
@@ -212,7 +232,7 @@ def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[st
     setting: dict[str, Any] = {"store": store, "train": {"rounds": 3, "participation": 0.75}}
     whole = outcome(run(request(method, out=str(tmp_path / "whole"), **setting)))
     setting["train"] |= {"checkpoint_every": 1}
-    with VirtualGPU():
+    with GPU():
         first, second = (request(method, device, out=str(tmp_path / "parts"), **setting) for device in devices)
         with pytest.raises(KeyboardInterrupt):
             run(first, on_round=stop_at(2))
@@ -221,9 +241,9 @@ def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[st
 
 def test_two_processes() -> None:
     setting = {"chunk": 1, "channel": {"kind": "rayleigh"}, "train": {"rounds": 1}, "plugins": ("tests.worlds",)}
-    with inherited(), VirtualGPU():
+    with inherited(), GPU():
         alone, both = (outcome(run(request(device="cuda", processes=n, **setting))) for n in (1, 2))
-    assert_alike(both, alone)
+    assert_alike(both, alone, 1e-12 if REAL else 0.0)  # which process is first decides in which order sums are added
 
 
 # Commands ------------------------------------------------------------------------------------------------------------
@@ -232,7 +252,7 @@ def test_two_processes() -> None:
 def test_make_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command of the Makefile with fewer rounds, clients and SNRs."""
     words = f"sweep demo --scale smoke --set clients=2 --set train.rounds=1 --set channel.snr_db=9 --out {tmp_path}"
-    with VirtualGPU() as gpu, steps(gpu) as chunks:
+    with GPU() as gpu, steps(gpu) as chunks:
         assert cli.main(words.split()) == 0
     assert len(chunks) == 4 and all_waits(chunks) == {}, "two of FedCL, one of FedProto and of FedAvg"
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "%" in line or "±" in line]
@@ -244,10 +264,11 @@ def test_channel_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
     monkeypatch.setattr("channels.check.fading.ROUNDS", 100)
     monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 1000, "tdl": 100, "cdl": 25})
-    with VirtualGPU() as gpu:
+    with GPU() as gpu:
         assert cli.main(["channel-check", "--device", "cuda"]) == 0
     out = capsys.readouterr().out
-    assert "device cuda:0" in out and "all within 5 standard errors" in out and gpu.record.launches.total() > 1000
+    assert "device cuda:0" in out and "all within 5 standard errors" in out
+    assert REAL or gpu.record.launches.total() > 1000
 
 
 @pytest.mark.usefixtures("here")
@@ -257,16 +278,16 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_engine, "SMALL", small)
     names = [variant.name for variant in variants(cuda=True) if variant.device == "cuda"]
     words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
-    with VirtualGPU():
+    with GPU():
         assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert [row["variant"] for row in rows if not row["growing"]] == names
-    assert [row["error"] for row in rows] == [None] * (len(names) + 1)
+    assert [row["error"] for row in rows] == [None] * (len(names) + 3)
 
 
 def test_bench_channels(tmp_path: Path) -> None:
     words = ["bench", "channels", "--quick", "--links", "awgn,ofdm-rayleigh", "--repeats", "1"]
-    with VirtualGPU():
+    with GPU():
         assert cli.main([*words, "--json", str(tmp_path / "a.json"), "--log-level", "error"]) == 0
     rows = json.loads((tmp_path / "a.json").read_text())["rows"]
     assert [row["device"] for row in rows] == ["cpu", "cpu", "cuda", "cuda"]
@@ -274,12 +295,12 @@ def test_bench_channels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", bench_channels.CASES)
 def test_no_link_waits_in_a_pass(name: str) -> None:
-    with VirtualGPU() as gpu:
+    with GPU() as gpu:
         work = bench_channels.Pass(bench_channels.CASES[name], "cuda", 2)
         work()  # builds what there has to be, such as a code
         with gpu.apart() as inside:
             work()
-    assert inside.waits == {} and inside.launches.total() > 5
+    assert inside.waits == {} and (REAL or inside.launches.total() > 5)
 
 
 # Launches ------------------------------------------------------------------------------------------------------------
@@ -293,6 +314,7 @@ LAUNCHES = {
 engine`: as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
 
 
+@virtual
 @pytest.mark.parametrize(("case", "precision"), LAUNCHES)
 def test_launches_of_a_step(case: str, precision: Any) -> None:
     (few, server), (many, _) = (launches(case, precision, samples) for samples in (8, 16))
@@ -304,8 +326,9 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
     """Launches in a round of four clients with batches of four: of all their steps, and of the base station's one."""
     workload = replace(CASES[case], clients=4, samples=samples, batch=4, pool=200)
     variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
-    with VirtualGPU() as gpu, pytest.MonkeyPatch.context() as patch:
+    with GPU() as gpu, pytest.MonkeyPatch.context() as patch:
         patch.setattr(convolution, "_seconds", lambda work: 1.0)  # the first way to convolve, whatever is faster
+        patch.setattr(fit, "LEAST", samples)  # no graph
         play = Rounds(workload.config(variant), synthetic(workload))
         with steps(gpu) as chunks:
             play()
@@ -319,7 +342,7 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
 
 def train(objective: Callable[[StackedModel, Batch, Context], Tensor]) -> Counter[str]:
     """Train three clients on CUDA, and return the waits in their steps."""
-    with VirtualGPU() as gpu, steps(gpu) as chunks:
+    with GPU() as gpu, steps(gpu) as chunks:
         world = worlds.world("fedavg", chunk=3, device="cuda")
         world.fit(world.population(), objective)
     return all_waits(chunks)
@@ -347,7 +370,7 @@ def objective(slip: Callable[[Tensor, Batch], Tensor]) -> Callable[[StackedModel
 @pytest.mark.parametrize("slip", WAITS)
 def test_a_wait_in_a_step_is_seen(slip: str) -> None:
     found = train(objective(WAITS[slip]))
-    assert found and all("at tests/test_cuda.py:" in what for what in found)
+    assert found and (REAL or all("at tests/test_cuda.py:" in what for what in found))
 
 
 def test_what_does_not_wait_is_not_taken_for_a_wait() -> None:
@@ -357,12 +380,14 @@ def test_what_does_not_wait_is_not_taken_for_a_wait() -> None:
     assert train(objective(pinned)) == {}
 
 
+@virtual
 @pytest.mark.parametrize("slip", REFUSED)
 def test_what_cuda_cannot_do_in_a_step_is_seen(slip: str) -> None:
     with pytest.raises((RuntimeError, TypeError), match="cuda:0|generator"):
         train(objective(REFUSED[slip]))
 
 
+@virtual
 def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks for an order of memory which vmap does not tell, as soon as weights have their channels last."""
 

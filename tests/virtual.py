@@ -23,7 +23,8 @@ way to the device must not change on the host.
 
 Limits: numbers, rounding and draws are the host's, and TF32 is not rounded. The layout of a result is that of the
 host's kernel. One operation is one launch, though CUDA's libraries may start more, and refuse sizes and types that are
-not refused here. There is one device and one stream; graphs and `torch.compile` are not there.
+not refused here. There is one device and one stream; `torch.compile` is not there, and a step that a CUDA graph would
+replay is carried out as the graph's is, with its number on the device.
 
 It is possible because torch has a guard that makes "cuda:0" a device on any machine, which FakeTensor needs, and lets a
 tensor say that it is there. A mode sees all operations before they are carried out. Before a backward pass autograd
@@ -37,9 +38,10 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -54,10 +56,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
+from semcom.engine.train import fit
+
 ROOT = Path(__file__).parents[1]
 CPU, DEVICE = torch.device("cpu"), torch.device("cuda", 0)
 POSSIBLE = torch.version.cuda is not None and not torch.cuda.is_available()
 """Whether there can be a virtual GPU here: torch must be built with CUDA, and find no real GPU."""
+REAL = torch.cuda.is_available()
+"""Whether there is a real one."""
 
 READS = {"_local_scalar_dense", "equal"}
 """Operations that give Python a number."""
@@ -318,7 +324,7 @@ class VirtualGPU(TorchDispatchMode):
             self.wait("synchronize")
 
         def stream(*_: object, **__: object) -> Any:
-            return SimpleNamespace(record=lambda *_: None, synchronize=synchronize)
+            return SimpleNamespace(record=lambda *_: None, synchronize=synchronize, wait_stream=lambda _: None)
 
         yes, nothing = ("is_available", "is_initialized", "is_bf16_supported"), ("init", "_lazy_init", "set_device")
         nothing += ("empty_cache", "set_rng_state", "manual_seed_all")
@@ -327,8 +333,10 @@ class VirtualGPU(TorchDispatchMode):
         answers |= {"mem_get_info": (78 * 2**30, 80 * 2**30), "max_memory_allocated": 0}
         for name, answer in answers.items():
             yield cuda, name, lambda *_, answer=answer, **__: answer
-        for name in ("Event", "current_stream", "default_stream"):
+        for name in ("Event", "Stream", "current_stream", "default_stream"):
             yield cuda, name, stream
+        yield cuda, "stream", lambda _: nullcontext()
+        yield fit, "record", lambda work, what: work  # what is replayed is carried out anew
         yield cuda, "synchronize", synchronize
         yield cuda, "default_generators", (VirtualGenerator(DEVICE),)
         yield torch.accelerator, "synchronize", synchronize
@@ -490,12 +498,47 @@ def _sionna() -> Iterator[None]:
         tell(CPU)
 
 
+class RealGPU:
+    """The machine's own GPU in the virtual one's place: of what happens on it, torch tells the waits."""
+
+    def __init__(self) -> None:
+        self.record = Record()
+
+    def __enter__(self) -> RealGPU:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    @contextmanager
+    def apart(self) -> Iterator[Record]:
+        """Yield a record of the waits inside, but for those of `torch.cuda.synchronize`."""
+        record, before = Record(), torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.filterwarnings("always", "called a synchronizing CUDA operation")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield record
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+                for warning in caught:
+                    if "called a synchronizing" in str(warning.message):
+                        file = warning.filename.removeprefix(f"{ROOT}{os.sep}")
+                        record.waits[f"wait at {file}:{warning.lineno}"] += 1
+                self.record.add(record)
+
+
+GPU = RealGPU if REAL else VirtualGPU
+
 # -- tools of tests, and a command -----------------------------------------------------------------------------------
 
 
 @contextmanager
 def inherited() -> Iterator[None]:
-    """Let all Python processes that are started inside have a virtual GPU."""
+    """Let all Python processes that are started inside have a virtual GPU, where there is no real one."""
+    if REAL:
+        yield
+        return
     switch_on = """
 import warnings
 from tests.virtual import VirtualGPU
@@ -510,13 +553,11 @@ VirtualGPU().__enter__()
 
 
 @contextmanager
-def steps(gpu: VirtualGPU) -> Iterator[list[tuple[int, Record]]]:
+def steps(gpu: VirtualGPU | RealGPU) -> Iterator[list[tuple[int, Record]]]:
     """Yield a list that gets, for each chunk in training, its number of steps and what they did.
 
     Steps begin when all batches and draws of a chunk are laid out, and end with its last step.
     """
-    from semcom.engine.train import fit
-
     chunks: list[tuple[int, Record]] = []
     finite = fit.Chunk.finite
 

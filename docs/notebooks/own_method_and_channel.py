@@ -28,7 +28,7 @@ import semcom
 # the loss, as FedProx does. A method says what is special about it and nothing else: there is no loop over clients
 # and no mini-batch. `objective` returns one loss for each of the `k` clients that are trained together.
 #
-# `Hyper` declares the hyperparameters. Each one becomes a flag (`--method.mu`), a field of `config.json`, and a part
+# `Hyper` declares the hyperparameters. Each one becomes a flag (`--hyper.mu`), a field of `config.json`, and a part
 # of what tells one run from another.
 
 # %%

@@ -97,10 +97,10 @@ def _print(frame: pd.DataFrame) -> None:
 
 
 def _claim(row: dict[str, Any]) -> str:
-    """Return a claim, how its percentage is read, where it belongs, and why it cannot be told."""
+    """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive."""
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
-    note = f" [{row['note']}]" if row["note"] and row["state"] == "cannot be told" else ""
+    note = f" [{row['note']}]" if row["note"] and row["state"] == "inconclusive" else ""
     warned = f" [{row['warnings'].partition(', the first')[0]}]" if row["warnings"] else ""
     return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
 

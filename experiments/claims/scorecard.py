@@ -21,7 +21,7 @@ Answer = Literal["yes", "no", "open"]
 State = Literal[
     "reproduced",
     "not reproduced",
-    "cannot be told",
+    "inconclusive",
     "contradicted by the paper itself",
     "protocol unknown",
     "not run",
@@ -119,7 +119,7 @@ def decide(answers: Sequence[Answer], quantifier: str) -> State:
 
     if enough(answers.count("yes")):
         return "reproduced"
-    return "cannot be told" if enough(total - answers.count("no")) else "not reproduced"
+    return "inconclusive" if enough(total - answers.count("no")) else "not reproduced"
 
 
 def seeds_needed(judged: Judged) -> int | None:
@@ -193,11 +193,11 @@ def _state(
     missing = _missing(read, found, claim["item"].split())
     state = decide([one.answer for one in judged], read.quantifier)
     if missing and state in OVERTURNED[read.quantifier]:
-        state = "cannot be told"
+        state = "inconclusive"
     rivals = [name for one in judged for name in one.comparison.absent]
     absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
     notes = [*missing, *([f"no results for {', '.join(absent)} at some points"] if absent else [])]
-    if state != "cannot be told":
+    if state != "inconclusive":
         return state, notes
     needed = [seeds_needed(one) for one in judged if one.answer == "open" and one.comparison.target is None]
     told = [n for n in needed if n is not None]

@@ -39,7 +39,7 @@ ARMS = ("fedcl", "fedproto", "fedavg")
 RIVALS = ARMS[1:]
 STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
-GIVES, UNTOLD, GIVES_NOT = "can give it", "cannot be told", "no setting tried gives it"
+GIVES, INCONCLUSIVE, GIVES_NOT = "can give it", "inconclusive", "no setting tried gives it"
 """What is said of one of them."""
 READINGS = ("points", "relative")
 """What its percentages may be: points, or parts of the rival's accuracy."""
@@ -349,8 +349,8 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
         found: what `effects` returned.
 
     Returns:
-        Columns: rival, stated (percent), reading, verdict ("can give it", "cannot be told" or "no setting tried gives
-        it"), settings (titles of those that can; of those that cannot be told, where none can).
+        Columns: rival, stated (percent), reading, verdict ("can give it", "inconclusive" or "no setting tried gives
+        it"), settings (titles of those that can; of inconclusive ones, where none can).
     """
     rows = []
     for rival, numbers in STATED.items():
@@ -360,7 +360,7 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
             for row in mine.to_dict("records"):
                 goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
                 said[titled(row["factor"], row["level"])] = reaches(row["lead_low"], row["lead_high"], goal)
-            verdict = next((v for v in (GIVES, UNTOLD) if v in said.values()), GIVES_NOT)
+            verdict = next((v for v in (GIVES, INCONCLUSIVE) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
             rows.append(
                 {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
@@ -373,7 +373,7 @@ def reaches(low: float, high: float, goal: float) -> str:
     if high < goal - NEAR:
         return GIVES_NOT
     sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)
-    return GIVES if sure else UNTOLD
+    return GIVES if sure else INCONCLUSIVE
 
 
 def strongest(found: pd.DataFrame, scale: str = "small") -> list[str]:

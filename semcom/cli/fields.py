@@ -75,9 +75,8 @@ def flags(
 ) -> Any:
     """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
 
-    Every field carries its explanation and its default. The `options` of a section are flags of the section itself,
-    `hyper` is spelled `method`. The metadata of a field that holds a section may name some of its fields `hidden`:
-    they are no flags.
+    Every field carries its explanation and its default. The `options` of a section are flags of the section itself.
+    The metadata of a field that holds a section may name some of its fields `hidden`: they are no flags.
 
     Args:
         part: the instance.
@@ -91,7 +90,7 @@ def flags(
         value = getattr(part, field.name)
         if is_record(value):
             inner = flags(value, hidden=field.metadata.get("hidden", ()))
-            name = {"options": "", "hyper": "method"}.get(field.name, field.name)
+            name = "" if field.name == "options" else field.name
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
         elif field.name in (*HIDDEN, *hidden) or (hints[field.name] is Any and value is None):
             made.append((field.name, Annotated[Any, tyro.conf.Suppress], value))

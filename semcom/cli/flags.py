@@ -74,7 +74,7 @@ class SweepFlags:
     seeds: str | None = None
     """Seeds, such as 0..4 or 0,3,7 (None: those of the experiment)."""
     set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUE")] = ()
-    """A field of all runs, as semcom train names it: train.rounds=20, method.lam=0.1 (repeatable)."""
+    """A field of all runs, as semcom train names it: train.rounds=20, hyper.lam=0.1 (repeatable)."""
     vary: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUES")] = ()
     """A field that varies: channel.snr_db=-6..18:3, or 0,9,18; joint ones: partition.ways,partition.shots=2:150,3:100
     (repeatable)."""
@@ -166,7 +166,7 @@ def read_train(early: Early) -> RunConfig:
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
-    kinds = ({"method": method} if method else {}) | read_kinds(early.rest)
+    kinds = ({"hyper": method} if method else {}) | read_kinds(early.rest)
     config = with_options(with_owners(wanted, kinds))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
@@ -186,7 +186,7 @@ def with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
         if owner(config, section) == name:
             continue
         config = replace_options(config, section, None)
-        if section == "method":
+        if section == "hyper":
             config = dataclasses.replace(config, method=name)
         else:
             part = dataclasses.replace(getattr(config, section), **{KINDS[section]: name})
@@ -219,7 +219,7 @@ TRAIN: Mapping[str, tuple[Any, Any]] = {
 """The same for `semcom train`, whose configuration has the plug-ins."""
 TRAIN_TEXT = """\
 Train one method. METHOD comes first (see: semcom list methods).
---help after METHOD shows its own flags too, --method.NAME; likewise
+--help after METHOD shows its own flags too, --hyper.NAME; likewise
 --help after --channel.kind, --partition.kind or --data.name."""
 
 
@@ -333,7 +333,7 @@ def _of_others(word: str, config: object) -> str:
     if section not in REGISTRIES or not hasattr(config, section):
         return ""
     run = cast(RunConfig, config)  # or what has some of its sections, as `semcom split` takes
-    if section == "method" and run.hyper is None:
+    if section == "hyper" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
     others = accepted_by(section, name)

@@ -66,8 +66,8 @@ class Typed:
     """
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
-        known = [name for name in methods if name in REGISTRIES["method"]]  # others are refused with their runs
-        self._first = {"method": known, **{section: [owner(base, section)] for section in KINDS}}
+        known = [name for name in methods if name in REGISTRIES["hyper"]]  # others are refused with their runs
+        self._first = {"hyper": known, **{section: [owner(base, section)] for section in KINDS}}
 
     def __call__(self, field: str, word: str) -> Any:
         """Return the value that a word spells; several values of a field have spaces between them.
@@ -95,17 +95,16 @@ class Typed:
 
     def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
-        name = "method" if section == "hyper" else section
-        if name in REGISTRIES:
-            for one in dict.fromkeys((*self._first[name], *REGISTRIES[name].names())):
-                yield one, options_class(name, one)
+        if section in REGISTRIES:
+            for one in dict.fromkeys((*self._first[section], *REGISTRIES[section].names())):
+                yield one, options_class(section, one)
 
     def _no_field(self, field: str, word: str) -> ConfigError:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("method", rest, name, cls, accepted_by("method", rest)))
-        config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl")))
+            return ConfigError(not_taken("hyper", rest, name, cls, accepted_by("hyper", rest)))
+        config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl")))
         try:
             flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
         except ConfigError as error:
@@ -115,7 +114,7 @@ class Typed:
 
 def _read(section: str, name: str, hint: object, default: object, word: str) -> Any:
     """Return the value of a word by tyro, from a command line that knows this one field alone."""
-    flag = ".".join(spelled(part) for part in (section.replace("hyper", "method"), name) if part)
+    flag = ".".join(spelled(part) for part in (section, name) if part)
     if hint is bool:
         if word not in ("True", "False"):
             raise ConfigError(f"{flag}: {word!r} is not True or False")

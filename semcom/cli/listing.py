@@ -123,7 +123,7 @@ def _method(name: str, method: type[Method]) -> list[str]:
     if method.finishing is not None:
         last = {**FINISH, **method.finishing}
         facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
-    options = _options(method.Hyper, "method", "hyperparameters")
+    options = _options(method.Hyper, "hyper", "hyperparameters")
     return [*_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
 
 

@@ -118,9 +118,9 @@ def _is_run(found: Overview) -> bool:
 
 def _head(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from semcom.studies.overrides import flag_name, format_values
+    from semcom.studies.overrides import format_values
 
-    fields = [f"{flag_name(name)}={format_values(values)}" for name, values in found.varied().items()]
+    fields = [f"{name}={format_values(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
     done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
     more = "" if len(known) == len(found.courses) else " of the runs that have begun"
@@ -164,7 +164,7 @@ def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
     from rich.text import Text
 
-    begun = [course for course in found.courses if course.state != "to come"]
+    begun = [course for course in found.courses if course.state != "pending"]
     if len(begun) > rows:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:

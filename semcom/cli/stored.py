@@ -140,7 +140,7 @@ def _without(config: RunConfig, field: str) -> RunConfig:
     section, _, name = field.replace("-", "_").rpartition(".")
     if not section:
         return dataclasses.replace(config, **{name: usual(config, name)})
-    part = None if section == "method" else getattr(config, section)
+    part = None if section == "hyper" else getattr(config, section)
     if part is not None and hasattr(part, name):
         part = dataclasses.replace(part, **{name: usual(part, name)})
         return dataclasses.replace(config, **{section: part})

@@ -107,10 +107,9 @@ def check_types(config: RunConfig) -> None:
     for section in dataclasses.fields(RunConfig):
         part = getattr(config, section.name)
         if dataclasses.is_dataclass(part):
-            prefix = "method" if section.name == "hyper" else section.name
-            _check_fields(part, f"{prefix}.")
+            _check_fields(part, f"{section.name}.")
             if dataclasses.is_dataclass(own := getattr(part, "options", None)):
-                _check_fields(own, f"{prefix}.")
+                _check_fields(own, f"{section.name}.")
     _check_fields(config, "")
 
 

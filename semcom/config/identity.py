@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,7 +95,7 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
-    flag = spelled(re.sub(r"^hyper\.", "method.", name).replace(".options.", "."))
+    flag = spelled(name.replace(".options.", "."))
     if name in BY_CONTENT and stored == wanted:
         imports = ", or of what it imports," if name == "plugins" else ""
         return f"{flag}: the content of {_short(wanted)}{imports} has changed"

@@ -50,7 +50,7 @@ def build_options(
         plainer = {name: plain(value, hints[name]) for name, value in values.items()}
         return cls(**plainer) if shown(plainer) != shown(values) else given  # 1 equals 1.0
     if given is not None and not isinstance(given, Mapping):
-        field = "hyper" if section == "method" else f"{section}.options"
+        field = section if section == "hyper" else f"{section}.options"
         raise ConfigError(f"{field}: {shown(given)} is not a table of fields, nor the options of {owner}")
     for name in given or {}:
         if not isinstance(name, str) or name not in known:

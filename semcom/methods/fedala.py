@@ -96,7 +96,7 @@ class FedALA(Method):
         model = world.population(shared=self.averages)
         names = model.parameters()
         if self.hyper.p > len(names):
-            raise ConfigError(f"method.p: {self.hyper.p} is more than the {len(names)} parameter tensors of the model")
+            raise ConfigError(f"hyper.p: {self.hyper.p} is more than the {len(names)} parameter tensors of the model")
         weights = world.constant(names[::-1][: self.hyper.p], 1.0)
         return self.State(model, world.population(), world.population(), weights, torch.zeros(world.clients).bool())
 

@@ -93,7 +93,7 @@ class FedAMP(Method):
         least = min(self.alpha(r) / train.rate_factor(r) for r in range(1, train.rounds + 1))
         need = self.hyper.lam * (max(rate) if isinstance(rate, tuple) else rate) / (2 + 2 * train.momentum)
         if least < need:
-            raise ConfigError(f"method.alpha: it falls to {least:g}; SGD at this train.lr needs at least {need:g}")
+            raise ConfigError(f"hyper.alpha: it falls to {least:g}; SGD at this train.lr needs at least {need:g}")
 
     def setup(self, world: World) -> FedAMP.State:
         """Start from each client's own initial model."""

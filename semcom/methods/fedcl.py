@@ -154,7 +154,7 @@ class FedCL(Method):
         fitted = world.fit(world.air.down(state.model.select(ids), self.shared), self.objective, given=given)
         self._warn(fitted.log, world)
         if world.round == 1 and self.hyper.warmup >= world.config.train.rounds:
-            world.warn("warmup", f"method.warmup: {self.hyper.warmup} rounds leave none with the regulariser")
+            world.warn("warmup", f"hyper.warmup: {self.hyper.warmup} rounds leave none with the regulariser")
         means, counts = class_means(**fitted.carried), fitted.carried["counts"]
         trained = world.air.up(fitted.models, self.shared)
         if self.hyper.source == "pass":
@@ -175,11 +175,11 @@ class FedCL(Method):
 
     def _remedies(self, world: World) -> list[str]:
         """Return the settings that keep the regulariser small; with Eq. 9 as printed it grows as the centroids do."""
-        found = [f"a smaller method.lam than {self.hyper.lam:.3g}"]
+        found = [f"a smaller hyper.lam than {self.hyper.lam:.3g}"]
         if self.hyper.centroids == "scg" and self.hyper.scg_loss == "letter":
-            found += ["method.scg-loss infonce", "a smaller method.scg-lr"]
+            found += ["hyper.scg-loss infonce", "a smaller hyper.scg-lr"]
             if self._optimizer(world).name == "sgd":  # under which the growth is exponential
-                found.append("method.scg-optimizer adam")
+                found.append("hyper.scg-optimizer adam")
         return found
 
     def _centroids(self, state: FedCL.State, world: World, means: Tensor, counts: Tensor) -> FedCL.State:

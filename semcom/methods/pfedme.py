@@ -63,7 +63,7 @@ class PFedMe(FedAvg):
                 require(name, getattr(self, name), rule)
             pull = self.lr_p * (self.lam + self.nu)
             if pull > 2:
-                raise ConfigError(f"method.lr-p: {self.lr_p} times lam + nu is {pull:g}, above 2: theta diverges")
+                raise ConfigError(f"hyper.lr-p: {self.lr_p} times lam + nu is {pull:g}, above 2: theta diverges")
 
     @dataclass(frozen=True)
     class State(FedAvg.State):

@@ -133,8 +133,7 @@ def _check_numbers(part: object, prefix: str) -> None:
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
-            inner = "method" if flag == "hyper" else flag.removesuffix(".options")
-            _check_numbers(value, f"{inner}.")
+            _check_numbers(value, f"{flag.removesuffix('.options')}.")
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")

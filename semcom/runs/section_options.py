@@ -1,6 +1,6 @@
 """The owners of a section's options, and a configuration with its options built.
 
-The method of a run owns `hyper` (flags `--method.NAME`); its dataset, partition and link own the `options` of theirs.
+The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semcom.registry import find
 R = TypeVar("R", bound=RunConfig)
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
-    "method": METHODS,
+    "hyper": METHODS,
     "data": DATASETS,
     "partition": PARTITIONS,
     "channel": LINKS,
@@ -34,12 +34,12 @@ KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kin
 
 def owner_field(section: str) -> str:
     """Return the field that names the owner of a section's options, as a flag spells it."""
-    return f"{section}.{KINDS[section]}" if section in KINDS else section
+    return f"{section}.{KINDS[section]}" if section in KINDS else "method"
 
 
 def owner(config: RunConfig, section: str) -> str:
     """Return the name of what owns the options of a section."""
-    return config.method if section == "method" else getattr(getattr(config, section), KINDS[section])
+    return config.method if section == "hyper" else getattr(getattr(config, section), KINDS[section])
 
 
 def options_class(section: str, name: str) -> type:
@@ -50,7 +50,7 @@ def options_class(section: str, name: str) -> type:
     if section == "data" and name not in DATASETS:
         return BaseOptions
     entry = find(REGISTRIES[section], name, owner_field(section))
-    return getattr(entry, "Hyper" if section == "method" else "Options", BaseOptions)
+    return getattr(entry, "Hyper" if section == "hyper" else "Options", BaseOptions)
 
 
 def accepted_by(section: str, option: str) -> list[str]:
@@ -77,12 +77,12 @@ def _built(config: RunConfig, section: str) -> Any:
 
 def options(config: RunConfig, section: str) -> Any:
     """Return the options of a section as they stand."""
-    return config.hyper if section == "method" else getattr(config, section).options
+    return config.hyper if section == "hyper" else getattr(config, section).options
 
 
 def replace_options(config: R, section: str, value: Any) -> R:
     """Return a configuration with other options in a section."""
-    if section == "method":
+    if section == "hyper":
         return dataclasses.replace(config, hyper=value)
     part = dataclasses.replace(getattr(config, section), options=value)
     return dataclasses.replace(config, **{section: part})

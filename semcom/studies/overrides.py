@@ -32,14 +32,9 @@ MOST = 10_000
 
 
 def field_name(word: str) -> str:
-    """Turn the name of a flag into the dotted name of its field: `method.lam` -> `hyper.lam`."""
+    """Turn the name of a flag into the dotted name of its field: `--channel.snr-db` -> `channel.snr_db`."""
     name = word.strip().removeprefix("--").replace("-", "_")
-    return "finish.kind" if name == "finish" else re.sub(r"^method\.", "hyper.", name)
-
-
-def flag_name(field: str) -> str:
-    """Turn the dotted name of a field into what `--set` and `--vary` take: `hyper.lam` -> `method.lam`."""
-    return re.sub(r"^hyper\.", "method.", field)
+    return "finish.kind" if name == "finish" else name
 
 
 def number(value: float) -> str:
@@ -136,7 +131,7 @@ def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
     """Parse one value of joint fields, spelled with colons between its parts."""
     parts = word.split(":")
     if len(parts) != len(fields):
-        wanted = ":".join(flag_name(field).rpartition(".")[2].upper() for field in fields)
+        wanted = ":".join(field.rpartition(".")[2].upper() for field in fields)
         raise ConfigError(f"vary: {word!r} has {len(parts)} values for {len(fields)} fields; write {wanted}")
     return tuple(typed(field, part) for field, part in zip(fields, parts, strict=True))
 
@@ -159,7 +154,7 @@ def _listed(text: str, count: int, names: str) -> Values:
 def format_set(field: str, value: Any) -> str:
     """Format what `read_set` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
-    return f"{flag_name(field)}={' '.join(map(_word, parts))}"
+    return f"{field}={' '.join(map(_word, parts))}"
 
 
 def format_vary(fields: Fields, values: Values) -> str:
@@ -171,7 +166,7 @@ def format_vary(fields: Fields, values: Values) -> str:
         text = format_values(flat)
     else:
         text = ",".join(":".join(map(_word, row)) for row in values)
-    return f"{','.join(map(flag_name, fields))}={text}"
+    return f"{','.join(fields)}={text}"
 
 
 def format_values(values: Sequence[Any]) -> str:

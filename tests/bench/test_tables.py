@@ -59,10 +59,11 @@ def test_what_failed_has_no_numbers() -> None:
     assert found[["rate", "times_plain", "share_of_peak"]].isna().all(axis=1).tolist() == [False, True]
 
 
-def test_the_best_is_the_engines_fastest_in_float32() -> None:
+def test_the_best_is_the_engines_fastest_on_a_gpu_at_each_precision() -> None:
     rows = [measured("plain", 0.1), LOOP, measured("chunk", 0.2, 0.9), BROKEN, {**BF16, "precision": "bf16"}]
     assert engine.fastest(rows) == ["chunk"]
-    assert sorted(engine.fastest([*rows, measured("cuda", 0.1)])) == ["chunk", "cuda"]
+    cuda = [measured("cuda", 0.1), {**measured("cuda-bf16", 0.1), "device": "cuda", "precision": "bf16"}]
+    assert sorted(engine.fastest([*rows, *cuda])) == ["chunk", "cuda", "cuda-bf16"]
     assert engine.fastest([PLAIN, BROKEN]) == []
 
 

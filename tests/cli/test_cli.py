@@ -99,7 +99,7 @@ def test_whole_numbers_stay_whole() -> None:
 
 
 def test_hyperparameters_are_flags_of_the_method() -> None:
-    assert read("fedcl", "--method.lam", "0.5").hyper.lam == 0.5
+    assert read("fedcl", "--hyper.lam", "0.5").hyper.lam == 0.5
     assert read("fedcl").hyper.lam == 1 / 64
 
 
@@ -108,7 +108,7 @@ def test_flags_override_a_stored_configuration(tmp_path: Path) -> None:
     path = stored(tmp_path, before)
     same = read("--config", path)
     assert same == with_options(before) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
-    changed = read("fedcl", "--config", path, "--method.lam", "0.75", "--clients", "9")
+    changed = read("fedcl", "--config", path, "--hyper.lam", "0.75", "--clients", "9")
     assert (changed.hyper.lam, changed.hyper.tau, changed.clients) == (0.75, 0.5, 9)
     other = read("fedavg", "--config", path)  # another method has other hyperparameters
     assert (other.method, other.clients) == ("fedavg", 7) and not hasattr(other.hyper, "lam")
@@ -127,7 +127,7 @@ def test_help_shows_every_field_and_fits_the_terminal(
         for field in dataclasses.fields(section) if dataclasses.is_dataclass(section) else ():
             assert field.name == "options" or f"--{part.name}.{field.name.replace('_', '-')}" in text
     for flag in (
-        "--method.lam FLOAT",
+        "--hyper.lam FLOAT",
         "--train.lr FLOAT [FLOAT ...]",
         "--train.lr-milestones [INT ...]",
         "--train.lr-decay FLOAT [FLOAT ...]",
@@ -136,11 +136,11 @@ def test_help_shows_every_field_and_fits_the_terminal(
         "--plugin",
     ):
         assert flag in text
-    assert "--hyper" not in text and "--contents" not in text and "{None}" not in text
+    assert "--hyper " not in text and "--contents" not in text and "{None}" not in text
 
 
 def test_without_a_method_there_are_no_hyperparameters() -> None:
-    assert "--train.lr" in (text := run_help("train")) and "method.lam" not in text
+    assert "--train.lr" in (text := run_help("train")) and "hyper.lam" not in text
 
 
 def run_help(*words: str) -> str:
@@ -201,7 +201,7 @@ BAD: list[tuple[str, str]] = [
     ("TRAIN --chanel.snr-db 9", "--chanel.snr-db: no such flag; did you mean --channel.snr-db?"),
     ("TRAIN --channel.snr_bd 9", "did you mean --channel.snr-db?"),
     ("TRAIN --chanel.kind awgn", "did you mean --channel.kind?"),
-    ("TRAIN --method.mu 1", "method.mu: not for fedavg, which takes no options"),
+    ("TRAIN --hyper.mu 1", "hyper.mu: not for fedavg, which takes no options"),
     ("TRAIN --zzz", "--zzz: no such flag; --help shows them all"),
     ("TRAIN again", "'again' is not expected here"),
     ("TRAIN --clients", "clients: no value is given"),
@@ -246,8 +246,8 @@ BAD: list[tuple[str, str]] = [
     ("TRAIN --config no/such.json", "config: 'no/such.json' cannot be read: No such file"),
     ("TRAIN --plugin no_such_module_", "plugin: 'no_such_module_' cannot be imported: ModuleNotFoundError"),
     ("TRAIN --plugin no/such.py", "plugin: 'no/such.py' cannot be imported: FileNotFoundError"),
-    ("train fedcl --out out --method.lam -1", "method.lam: -1.0"),
-    ("train fedcl --out out --method.centroids best", "method.centroids: 'best' is not one of scg, mean, none"),
+    ("train fedcl --out out --hyper.lam -1", "hyper.lam: -1.0"),
+    ("train fedcl --out out --hyper.centroids best", "hyper.centroids: 'best' is not one of scg, mean, none"),
 ]
 
 
@@ -278,7 +278,7 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ("[1, 2]", "config: [1, 2] is not a table of fields"),
         ('{"method": "fedcl", "clinets": 3}', "clinets: no such field"),
         ('{"method": "fedcl", "train": {"rate": 3}}', "train.rate: no such field"),
-        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "method.lamb: not for fedcl, which takes lam, reduction,"),
+        ('{"method": "fedcl", "hyper": {"lamb": 3}}', "hyper.lamb: not for fedcl, which takes lam, reduction,"),
         ('{"method": "fedcl", "hyper": 3}', "hyper: 3 is not a table of fields"),
         ('{"method": "fedcl", "clients": "few"}', "clients: 'few' is not a whole number"),
         ('{"method": "fedcl", "partition": {"kind": "random"}}', "partition.kind: 'random' is unknown: known are"),
@@ -306,8 +306,8 @@ def test_a_long_value_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
         ('{"air": {"bits_per_use": null}}', "air.bits-per-use: None is not a number"),
         ('{"model": {"encoder": 3}}', "model.encoder: 3 is not a text"),
         ('{"plugins": "x.py"}', "plugins: 'x.py' is not a list of texts"),
-        ('{"method": "fedcl", "hyper": {"lam": "big"}}', "method.lam: 'big' is not a number"),
-        ('{"method": "fedcl", "hyper": {"scg_steps": 1.5}}', "method.scg-steps: 1.5 is not a whole number"),
+        ('{"method": "fedcl", "hyper": {"lam": "big"}}', "hyper.lam: 'big' is not a number"),
+        ('{"method": "fedcl", "hyper": {"scg_steps": 1.5}}', "hyper.scg-steps: 1.5 is not a whole number"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:The field:UserWarning")  # tyro's, on stderr, which is not shown

@@ -123,7 +123,7 @@ personal  head
 sent      encoder up, encoder and prototypes down
 preset    lr 0.05, lr_milestones 50 75, lr_decay 0.2 0.1
 
-hyperparameters (--method.NAME) and their defaults:
+hyperparameters (--hyper.NAME) and their defaults:
   lam = 0.25 (a number)
       lambda: weight of the pull (Eq. 3).
   tau = none (a number)

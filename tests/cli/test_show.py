@@ -69,20 +69,20 @@ def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]
         assert not found.has_ended()
     courses = {course.run.hash: course for course in found.courses}
     states = [courses[key].state for key in hashes]
-    assert states == ["done", "running", "stopped", "failed", "to come"]
+    assert states == ["done", "running", "stopped", "failed", "pending"]
     assert [courses[key].round for key in hashes] == [20, 12, 3, 2, 0]
-    assert found.counts() == dict.fromkeys(["done", "running", "stopped", "failed", "to come"], 1)
-    assert list(found.counts()) == ["done", "running", "stopped", "failed", "to come"]
+    assert found.counts() == dict.fromkeys(["done", "running", "stopped", "failed", "pending"], 1)
+    assert list(found.counts()) == ["done", "running", "stopped", "failed", "pending"]
     done, at_work = courses[hashes[DONE]].first, courses[hashes[AT_WORK]].first
     assert (done["last"], done["best"], done["accuracy"]) == pytest.approx((0.75, 0.9, 0.825))
     assert (at_work["last"], at_work["best_round"], at_work["accuracy"]) == pytest.approx((0.6, 12, 0.55))
     assert courses[hashes[STOPPED]].first == {}
-    assert found.varied() == {"seed": [0, 1, 2, 3]}, "of a run to come the fields are not known"
+    assert found.varied() == {"seed": [0, 1, 2, 3]}, "of a pending run the fields are not known"
     assert found.warnings() == {"round 2: beware": 3}
     (failure,) = found.failures()
     assert (failure.label, failure.error) == (f"fedcl, seed=3, {hashes[FAILED]}", "RunError: the loss is NaN")
     again = overview(folder)
-    assert again.has_ended() and again.counts() == {"done": 1, "stopped": 2, "failed": 1, "to come": 1}
+    assert again.has_ended() and again.counts() == {"done": 1, "stopped": 2, "failed": 1, "pending": 1}
 
 
 def test_a_study_is_shown_in_80_columns(
@@ -236,7 +236,7 @@ def test_it_is_watched_until_nobody_is_at_work(folder: Path, hashes: list[str]) 
     ended.start()
     text, status = on_pty("import sys; from semcom.cli import main; sys.exit(main.main(['show', 's', '--watch']))")
     assert status == 0 and not lock.is_locked
-    assert text.count("study     s, 5 runs") == 1 and "progress  1 done, 2 stopped, 1 failed, 1 to come" in text
+    assert text.count("study     s, 5 runs") == 1 and "progress  1 done, 2 stopped, 1 failed, 1 pending" in text
     assert text.rstrip().endswith(f"semcom train --config s/{hashes[FAILED]}/config.json")
 
 

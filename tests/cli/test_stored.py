@@ -59,7 +59,7 @@ FALLS: list[tuple[RunConfig, str, list[str], dict[str, Any]]] = [
     ),
     (request("local", train={"through_link": False}), "--channel.kind=none", ["train.through-link"], {}),
     (request(train={"lr": 0.5}), "perfedavg", ["train.lr"], {"train.lr": 1e-3}),
-    (request("fedcl", hyper={"lam": 0.5}), "--method.centroids none", ["method.lam"], {"hyper.lam": 1 / 64}),
+    (request("fedcl", hyper={"lam": 0.5}), "--hyper.centroids none", ["hyper.lam"], {"hyper.lam": 1 / 64}),
     (request(new_clients=2, new_steps=5), "--new-clients 0", ["new-steps"], {"new_steps": 100}),
 ]
 
@@ -136,5 +136,5 @@ def test_the_word_none_leaves_an_optional_field_open(flag: str, word: str) -> No
 
 
 def test_none_is_a_choice_of_its_own_where_a_field_has_it() -> None:
-    config = flags.read_train(flags.read_early(["fedcl", "--method.centroids", "none"], config=True))
+    config = flags.read_train(flags.read_early(["fedcl", "--hyper.centroids", "none"], config=True))
     assert config.hyper.centroids == "none"

@@ -152,7 +152,7 @@ def test_verdicts_by_hand() -> None:
     assert wide[38.55, "points"] == ("can give it", "a: x"), "wholly above; the base's interval is 8.1 wide"
     assert wide[66.24, "points"] == ("can give it", "a: x")
     less = verdict("fedavg", (BASE, 30.0, 38.1, 40.0), ("d", -1.0, 37.0, 40.0))
-    assert less[38.55, "points"] == ("cannot be told", "base; d: x")
+    assert less[38.55, "points"] == ("inconclusive", "base; d: x")
 
 
 def test_effects_by_hand() -> None:

@@ -346,7 +346,7 @@ def test_what_stands_for_the_papers_epochs_is_said(tmp_path: Path) -> None:
             of = set_fields(of, {"partition.kind": "dirichlet", "partition.options": {"beta": 1.0}, "train": train})
             simple(folder, semcom.resolve(of), [0.5 + 0.02 * epochs + 0.001 * seed * epochs] * 20)
     found = stated(tmp_path, "repper-table1-rises-with-E")
-    assert (found["yes"], found["state"]) == (1, "cannot be told")
+    assert (found["yes"], found["state"]) == (1, "inconclusive")
     assert found["note"] == (
         "not run: partition.beta=0.5, partition.beta=100, train.participation=0.2, train.participation=0.8; "
         "at small train.local_epochs 5 stands for 10, 10 for 20"

@@ -101,5 +101,5 @@ def test_traffic_is_that_of_fedavg() -> None:
 
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_bad_lambda_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.lam: {value} is not a number of at least 0"):
+    with pytest.raises(ConfigError, match=f"hyper.lam: {value} is not a number of at least 0"):
         world("ditto", hyper={"lam": value})

@@ -181,7 +181,7 @@ def test_zero_eta_is_fedavg(setting: dict[str, Any]) -> None:
 def test_more_tensors_than_the_model_has_are_refused() -> None:
     w = world("fedala", hyper={"p": 99})
     number = len(w.population().parameters())
-    with pytest.raises(ConfigError, match=f"^method.p: 99 is more than the {number} parameter tensors of the model$"):
+    with pytest.raises(ConfigError, match=f"^hyper.p: 99 is more than the {number} parameter tensors of the model$"):
         FedALA(w.config.hyper).setup(w)
 
 
@@ -220,5 +220,5 @@ def test_traffic_is_that_of_fedavg() -> None:
     ],
 )
 def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
-    with pytest.raises(ConfigError, match=f"^method.{name}: {value} is not {wanted}$"):
+    with pytest.raises(ConfigError, match=f"^hyper.{name}: {value} is not {wanted}$"):
         world("fedala", hyper={name: value})

@@ -222,7 +222,7 @@ def test_traffic() -> None:
     ],
 )
 def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
-    with pytest.raises(ConfigError, match=f"^method.{name.replace('_', '-')}: {value} is not {wanted}$"):
+    with pytest.raises(ConfigError, match=f"^hyper.{name.replace('_', '-')}: {value} is not {wanted}$"):
         world("fedamp", hyper={name: value})
 
 
@@ -247,7 +247,7 @@ def test_an_alpha_that_makes_training_diverge_is_refused(rounds_: int, train: di
         return
     least = 0.3 / (2 + 2 * train.get("momentum", 0.0))
     with pytest.raises(
-        ConfigError, match=rf"^method.alpha: it falls to 0.1; SGD at this train.lr needs at least {least:g}$"
+        ConfigError, match=rf"^hyper.alpha: it falls to 0.1; SGD at this train.lr needs at least {least:g}$"
     ):
         settings("fedamp", "test-conv", 3, train=train)
 

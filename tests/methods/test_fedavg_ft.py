@@ -115,7 +115,7 @@ def test_traffic_is_that_of_fedavg(arm: str) -> None:
     [
         ({"finish": {"epochs": -1}}, "finish.epochs: -1 is not a whole number of at least 0"),
         ({"finish": {"epochs": 1.5}}, "finish.epochs: 1.5 is not a whole number"),
-        ({"hyper": {"tune": "body"}}, "method.tune: 'body' is not one of head, all"),
+        ({"hyper": {"tune": "body"}}, "hyper.tune: 'body' is not one of head, all"),
     ],
 )
 @pytest.mark.parametrize("arm", ARMS)
@@ -125,5 +125,5 @@ def test_bad_values_are_refused(arm: str, fields: dict[str, Any], text: str) -> 
 
 
 def test_a_negative_mu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="method.mu: -1"):
+    with pytest.raises(ConfigError, match="hyper.mu: -1"):
         world("fedprox_ft", hyper={"mu": -1.0})

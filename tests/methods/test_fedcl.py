@@ -145,17 +145,17 @@ def test_a_regulariser_that_dominates_is_warned_of(task: float, regulariser: flo
     assert told in text if warns else not text
 
 
-LAM = "a smaller method.lam than 0.0156"
-GROWTH = f"{LAM}, or method.scg-loss infonce, or a smaller method.scg-lr"
+LAM = "a smaller hyper.lam than 0.0156"
+GROWTH = f"{LAM}, or hyper.scg-loss infonce, or a smaller hyper.scg-lr"
 
 
 @pytest.mark.parametrize(
     ("options", "remedies"),
     [
         ({}, GROWTH),
-        ({"train": {"optimizer": "sgd"}}, f"{GROWTH}, or method.scg-optimizer adam"),
+        ({"train": {"optimizer": "sgd"}}, f"{GROWTH}, or hyper.scg-optimizer adam"),
         ({"train": {"optimizer": "sgd"}, "hyper": {"scg_optimizer": "adam"}}, GROWTH),
-        ({"hyper": {"scg_optimizer": "sgd"}}, f"{GROWTH}, or method.scg-optimizer adam"),
+        ({"hyper": {"scg_optimizer": "sgd"}}, f"{GROWTH}, or hyper.scg-optimizer adam"),
         ({"hyper": {"scg_loss": "infonce"}}, LAM),
         ({"hyper": {"centroids": "mean"}}, LAM),
     ],
@@ -285,11 +285,11 @@ def test_averaged_encoders_cross_the_air() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"lam": float("nan")}, "method.lam: nan"),
-        ({"tau": 0.0}, "method.tau: 0.0"),
-        ({"scg_lr": -1.0}, "method.scg-lr: -1.0"),
-        ({"scg_steps": 0}, "method.scg-steps: 0"),
-        ({"warmup": -1}, "method.warmup: -1"),
+        ({"lam": float("nan")}, "hyper.lam: nan"),
+        ({"tau": 0.0}, "hyper.tau: 0.0"),
+        ({"scg_lr": -1.0}, "hyper.scg-lr: -1.0"),
+        ({"scg_steps": 0}, "hyper.scg-steps: 0"),
+        ({"warmup": -1}, "hyper.warmup: -1"),
     ],
 )
 def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:

@@ -205,5 +205,5 @@ def test_clipped_weights_lie_in_the_unit_interval() -> None:
     ("name", "value"), [("alpha", -1.0), ("tau_cl", 0.0), ("gamma", -0.1), ("gamma", float("nan"))]
 )
 def test_bad_hyperparameters_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"method.{name.replace('_', '-')}: {value}"):
+    with pytest.raises(ConfigError, match=f"hyper.{name.replace('_', '-')}: {value}"):
         world("fedcosr", hyper={name: value})

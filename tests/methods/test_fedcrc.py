@@ -161,10 +161,10 @@ def test_the_predictor_has_one_epoch_however_long_the_others_are(steps: int) -> 
 @pytest.mark.parametrize(
     ("hyper", "message"),
     [
-        ({"tau": -0.1}, r"method.tau: -0.1 is not a number in \[0, 1\]"),
-        ({"tau": 1.5}, r"method.tau: 1.5 is not a number in \[0, 1\]"),
-        ({"tau": float("nan")}, r"method.tau: nan is not a number in \[0, 1\]"),
-        ({"divergence": "both"}, "method.divergence: 'both' is not one of forward, reverse"),
+        ({"tau": -0.1}, r"hyper.tau: -0.1 is not a number in \[0, 1\]"),
+        ({"tau": 1.5}, r"hyper.tau: 1.5 is not a number in \[0, 1\]"),
+        ({"tau": float("nan")}, r"hyper.tau: nan is not a number in \[0, 1\]"),
+        ({"divergence": "both"}, "hyper.divergence: 'both' is not one of forward, reverse"),
     ],
 )
 def test_wrong_values_are_refused(hyper: dict[str, Any], message: str) -> None:

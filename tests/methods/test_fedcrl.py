@@ -34,5 +34,5 @@ def test_reductions_hold_for_it_too() -> None:
 
 
 def test_a_temperature_of_zero_is_refused() -> None:
-    with pytest.raises(ConfigError, match="method.tau-cl: 0"):
+    with pytest.raises(ConfigError, match="hyper.tau-cl: 0"):
         world("fedcrl", hyper={"tau_cl": 0.0})

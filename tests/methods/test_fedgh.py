@@ -176,5 +176,5 @@ def test_the_base_station_logs_its_loss_apart() -> None:
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_a_wrong_rate_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.server-lr: {value} is not a number of at least 0"):
+    with pytest.raises(ConfigError, match=f"hyper.server-lr: {value} is not a number of at least 0"):
         world("fedgh", hyper={"server_lr": value})

@@ -173,9 +173,9 @@ def test_noise_on_what_is_not_sent_is_not_heard(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"lam": -1.0}, "method.lam: -1"),
-        ({"head_epochs": -1}, "method.head-epochs: -1"),
-        ({"head_lr": 0.0}, "method.head-lr: 0"),
+        ({"lam": -1.0}, "hyper.lam: -1"),
+        ({"head_epochs": -1}, "hyper.head-epochs: -1"),
+        ({"head_lr": 0.0}, "hyper.head-lr: 0"),
     ],
 )
 def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:

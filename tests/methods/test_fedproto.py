@@ -99,5 +99,5 @@ def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
 
 
 def test_negative_lambda_is_refused() -> None:
-    with pytest.raises(ConfigError, match="method.lam: -1"):
+    with pytest.raises(ConfigError, match="hyper.lam: -1"):
         world("fedproto", hyper={"lam": -1.0})

@@ -67,5 +67,5 @@ def test_traffic() -> None:
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_bad_mu_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.mu: {value} is not a number of at least 0"):
+    with pytest.raises(ConfigError, match=f"hyper.mu: {value} is not a number of at least 0"):
         world("fedprox", hyper={"mu": value})

@@ -65,5 +65,5 @@ def test_traffic() -> None:
 
 @pytest.mark.parametrize("value", [-1, 0.5])
 def test_bad_head_epochs_are_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.head-epochs: {value} is not a whole number"):
+    with pytest.raises(ConfigError, match=f"hyper.head-epochs: {value} is not a whole number"):
         world("fedrep", hyper={"head_epochs": value})

@@ -96,5 +96,5 @@ def test_encoders_may_differ_unless_they_are_pretrained() -> None:
 
 
 def test_bad_pretraining_is_refused() -> None:
-    with pytest.raises(ConfigError, match="method.pretraining: -1 is not a whole number of at least 0"):
+    with pytest.raises(ConfigError, match="hyper.pretraining: -1 is not a whole number of at least 0"):
         world("lg_fedavg", hyper={"pretraining": -1})

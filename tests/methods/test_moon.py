@@ -95,7 +95,7 @@ def test_traffic_is_fedavg_s() -> None:
     assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
 
 
-@pytest.mark.parametrize(("hyper", "words"), [({"mu": -1.0}, "method.mu: -1"), ({"tau": 0.0}, "method.tau: 0")])
+@pytest.mark.parametrize(("hyper", "words"), [({"mu": -1.0}, "hyper.mu: -1"), ({"tau": 0.0}, "hyper.tau: 0")])
 def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         world("moon", hyper=hyper)

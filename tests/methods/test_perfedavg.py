@@ -177,11 +177,11 @@ def test_traffic_is_fedavg_s() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("alpha", -1.0), ("beta", 0.0), ("delta", 0.0)])
 def test_bad_hyperparameters_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=f"method.{name}: {value:g}"):
+    with pytest.raises(ConfigError, match=f"hyper.{name}: {value:g}"):
         world("perfedavg", hyper={name: value})
 
 
 def test_an_unknown_variant_is_refused() -> None:
     hyper: dict[str, Any] = {"variant": "second"}
-    with pytest.raises(ConfigError, match="method.variant"):
+    with pytest.raises(ConfigError, match="hyper.variant"):
         world("perfedavg", hyper=hyper)

@@ -116,14 +116,14 @@ def test_traffic_is_fedavg_s() -> None:
 @pytest.mark.parametrize(
     ("hyper", "words"),
     [
-        ({"lr_p": 0.2}, r"^method.lr-p: 0.2 times .* is 3, above 2: theta diverges$"),
-        ({"lr_p": 0.13, "nu": 0.5}, "method.lr-p: 0.13 times .* is 2.015,"),
-        ({"lr_p": 0.0}, "method.lr-p: 0"),
-        ({"eta": -0.1}, "method.eta: -0.1"),
-        ({"lam": -1.0}, "method.lam: -1"),
-        ({"nu": -1.0}, "method.nu: -1"),
-        ({"beta": 0.0}, "method.beta: 0"),
-        ({"inner_steps": 0}, "method.inner-steps: 0"),
+        ({"lr_p": 0.2}, r"^hyper.lr-p: 0.2 times .* is 3, above 2: theta diverges$"),
+        ({"lr_p": 0.13, "nu": 0.5}, "hyper.lr-p: 0.13 times .* is 2.015,"),
+        ({"lr_p": 0.0}, "hyper.lr-p: 0"),
+        ({"eta": -0.1}, "hyper.eta: -0.1"),
+        ({"lam": -1.0}, "hyper.lam: -1"),
+        ({"nu": -1.0}, "hyper.nu: -1"),
+        ({"beta": 0.0}, "hyper.beta: 0"),
+        ({"inner_steps": 0}, "hyper.inner-steps: 0"),
     ],
 )
 def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:

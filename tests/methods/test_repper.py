@@ -197,9 +197,9 @@ def test_inside_is_below_outside() -> None:
 @pytest.mark.parametrize(
     ("hyper", "text"),
     [
-        ({"tau": 0.0}, "method.tau: 0.0 is not a positive number"),
-        ({"form": "both"}, "method.form: 'both' is not one of inside, outside"),
-        ({"crop": 1.5}, r"method.crop: 1.5 is not a number in \(0, 1\]"),
+        ({"tau": 0.0}, "hyper.tau: 0.0 is not a positive number"),
+        ({"form": "both"}, "hyper.form: 'both' is not one of inside, outside"),
+        ({"crop": 1.5}, r"hyper.crop: 1.5 is not a number in \(0, 1\]"),
     ],
 )
 def test_bad_values_are_refused(hyper: dict[str, Any], text: str) -> None:

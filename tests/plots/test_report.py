@@ -114,7 +114,7 @@ def test_the_numbers_of_the_curves_are_those_of_the_study(folder: Path, page: Pa
         assert (study.variants[row["variant"]], axis["values"][row["at"][0]]) == (mean["variant"], mean[SNR])
         names = ("mean", "low", "high", "n")
         assert [row[name] for name in names] == pytest.approx([mean[name] for name in names], rel=1e-5)
-    runs = study.runs[study.runs["status"] != "to come"].set_index("hash")
+    runs = study.runs[study.runs["status"] != "pending"].set_index("hash")
     assert set(found["runs"]) == set(runs.index)
     for key, run in found["runs"].items():
         accuracy = runs["accuracy"][key]

@@ -60,7 +60,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ),
     ({"store": np.zeros(3)}, "store: array([0., 0., 0.]) is not one of auto, device, host, disk"),
     ({Hostile(): 1}, "a value of type Hostile that cannot be written: no such field; known are method,"),
-    ({"hyper": {Hostile(): 1}}, "method.a value of type Hostile that cannot be written: not for fedcl"),
+    ({"hyper": {Hostile(): 1}}, "hyper.a value of type Hostile that cannot be written: not for fedcl"),
     ({"hyper": Hostile()}, "hyper: a value of type Hostile that cannot be written is not a table of fields"),
     ({"method": Stranger()}, "method: Stranger(rounds=1) is not a text"),
     ({"out": Stranger()}, "out: Stranger(rounds=1) is not a text"),

@@ -267,7 +267,7 @@ def test_the_fields_that_differ_are_named(tmp_path: Path) -> None:
         run(worlds.request("fedprox", hyper={"mu": 2.0}, out=str(tmp_path), seed=1, train={"rounds": 3}))
     named = 'method: "fedavg" there, "fedprox" here; train.rounds: 6 there, 3 here; seed: 0 there, 1 here'
     assert str(stop.value) == f"out: {tmp_path} holds another run ({named}; and 1 more); give another folder"
-    with pytest.raises(ConfigError, match=r"\(method: .*; method.mu: nothing there, 2.0 here\)"):
+    with pytest.raises(ConfigError, match=r"\(method: .*; hyper.mu: nothing there, 2.0 here\)"):
         run(worlds.request("fedprox", hyper={"mu": 2.0}, out=str(tmp_path)))
     with pytest.raises(ConfigError, match=r"train.lr-milestones: \[\] there, \[2\] here; train.lr-decay"):
         run(worlds.request(out=str(tmp_path), train={"rounds": 3, "lr_milestones": (2,), "lr_decay": 0.5}))

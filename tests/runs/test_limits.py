@@ -89,7 +89,7 @@ TOO_LARGE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"air": {"bits_per_float": 10**20}}, "air.bits-per-float: 100000000000000000000 is more than"),
     ({"train": {"local_epochs": (1, 10**20), "lr": 0.1}, "clients": 2}, "train.local-epochs: 100000000000000000000 is"),
-    ({"method": "fedcl", "hyper": {"scg_steps": 10**20}}, "method.scg-steps: 100000000000000000000 is more than"),
+    ({"method": "fedcl", "hyper": {"scg_steps": 10**20}}, "hyper.scg-steps: 100000000000000000000 is more than"),
 ]
 
 

@@ -319,7 +319,7 @@ BASE = [
 ]
 FLAGS = [f"{section}.{name}" if section else name for section, name in FIELDS if name not in LASTING]
 FLAGS += [
-    "method.mu",
+    "hyper.mu",
     "channel.downlink",
     "partition.ways",
     "partition.beta",

@@ -70,7 +70,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"channel": {"kind": ["awgn"]}}, "channel.kind: ('awgn',) is not a text"),
     ({"contents": {"x": 3}}, "contents: {'x': 3} is not a table from a text to a text"),
     ({"hyper": 3}, "hyper: 3 is not a table of fields"),
-    ({"hyper": {1: 2}}, "method.1: not for fedcl, which takes lam,"),
+    ({"hyper": {1: 2}}, "hyper.1: not for fedcl, which takes lam,"),
     ({"channel": {"options": {1: 2}}}, "channel.1: not for awgn, which takes downlink"),
     ({"contents": {"x": "y"}}, "contents: 'x' is not read by this run; leave contents empty"),
     ({"clients": 2, "processes": 3}, "processes: 3 share 2 clients; give at most one per client"),
@@ -115,7 +115,7 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
     assert refused({"train": {"lr": 10**400}}).startswith("train.lr: 1000")
     assert plain([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0) and repr(plain(2.0, Literal[1, 2])) == "2"
     assert differences(whole, dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))) == [
-        "method.mu: 1.0 there, 1 here"
+        "hyper.mu: 1.0 there, 1 here"
     ]
 
 

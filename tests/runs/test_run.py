@@ -117,7 +117,7 @@ def test_a_schedule_that_a_run_does_not_reach_is_warned_of(caplog: pytest.LogCap
     late = "round 1: train.lr-milestones: 4, 6 is beyond round 3, the last one"
     assert run(worlds.request(train={"rounds": 3, "lr_milestones": (2, 4, 6)})).summary["warnings"] == [late]
     assert run(worlds.request(train={"rounds": 3, "lr_milestones": (2, 3)})).summary["warnings"] == []
-    never = "round 1: method.warmup: 3 rounds leave none with the regulariser"
+    never = "round 1: hyper.warmup: 3 rounds leave none with the regulariser"
     assert run(worlds.request("fedcl", hyper={"warmup": 3}, train={"rounds": 3})).summary["warnings"] == [never]
     assert run(worlds.request("fedcl", hyper={"warmup": 2}, train={"rounds": 3})).summary["warnings"] == []
     assert caplog.messages == [late, never]

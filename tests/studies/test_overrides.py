@@ -70,7 +70,7 @@ def test_seeds_that_are_none(text: str, message: str) -> None:
 def test_joint_fields() -> None:
     found = read_vary("partition.ways,partition.shots=2:150,3:100", typed)
     assert found == (("partition.ways", "partition.shots"), ((2.0, 150.0), (3.0, 100.0)))
-    assert read_vary("method.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
+    assert read_vary("hyper.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
     assert read_set("finish=lr", typed) == ("finish.kind", "lr")
 
 
@@ -129,7 +129,7 @@ def test_joint_values_are_read_back(values: Any) -> None:
 def test_lists_and_settings_are_spelled() -> None:
     assert format_vary(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
     assert format_set("partition.scarce", (1, 2)) == "partition.scarce=1 2"
-    assert format_set("hyper.lam", 0.1) == "method.lam=0.1" and format_set("train.lr", None) == "train.lr=None"
+    assert format_set("hyper.lam", 0.1) == "hyper.lam=0.1" and format_set("train.lr", None) == "train.lr=None"
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_the_command_of_a_study_names_its_folder() -> None:
     declared = Experiment("study", "", "none", ("fedcl", "moon"), {"own": Grid(RunConfig(), {})})
     line = command(None, declared, "own", request, (), "my results")
     assert shlex.split(line) == [
-        *("semcom", "sweep", "--methods", "fedcl,moon", "--set", "method.lam=0.1", "--seeds", "3"),
+        *("semcom", "sweep", "--methods", "fedcl,moon", "--set", "hyper.lam=0.1", "--seeds", "3"),
         *("--out", "my results"),
     ]
 

@@ -41,6 +41,11 @@ class Clock:
         """Return a section that is timed only where the clock is fine."""
         return _Section(self, name) if self._fine else _NOTHING
 
+    @property
+    def is_fine(self) -> bool:
+        """Whether the sections inside a local epoch are timed."""
+        return self._fine
+
     def add(self, seconds: Mapping[str, float]) -> None:
         """Add the seconds of another clock: that of the process from which a run is taken up again."""
         for path, value in seconds.items():

@@ -17,7 +17,7 @@ from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
 from semcom.engine.train.forward import Batch, StackedModel, channels_last
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import Schedule, pad
+from semcom.engine.train.plan import Schedule, of_step, pad
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,15 @@ class Feed(Protocol):
         """Return the number of clients that have not finished before a step."""
         ...
 
-    def take(self, step: int) -> Step:
-        """Return the inputs of a step, after the chunk was cut to its active clients."""
+    def shape(self, step: int) -> object:
+        """Return what is equal for two steps if the same operations carry both out."""
+        ...
+
+    def take(self, step: int, there_too: Tensor | None = None) -> Step:
+        """Return the inputs of a step, after the chunk was cut to its active clients.
+
+        With `there_too`, `[1]`, its number is read on the device (see `Schedule.cut`).
+        """
         ...
 
 
@@ -98,9 +105,13 @@ class ClientFeed:
         """Return the number of clients that have not finished before a step."""
         return self.schedule.active(step)
 
-    def take(self, step: int) -> Step:
+    def shape(self, step: int) -> object:
+        """Return what is equal for two steps if the same operations carry both out."""
+        return self.schedule.shape(step)
+
+    def take(self, step: int, there_too: Tensor | None = None) -> Step:
         """Return the inputs of a step, after the chunk was cut to its active clients."""
-        cut, draws, chunk = self.schedule.cut(step), self.session.draws, self.chunk
+        cut, draws, chunk = self.schedule.cut(step, there_too), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
         batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms)
@@ -131,9 +142,13 @@ class ServerFeed:
         """Return the number of networks: none finishes before the others."""
         return len(self.chunk.ids)
 
-    def take(self, step: int) -> Step:
+    def shape(self, step: int) -> object:
+        """Return the same for all steps."""
+        return None
+
+    def take(self, step: int, there_too: Tensor | None = None) -> Step:
         """Return the networks as they stand, and what belongs to the step; there is no batch."""
-        per_step = {name: t[step] for name, t in self.per_step.items()}
+        per_step = {name: of_step(t, 0, step, there_too) for name, t in self.per_step.items()}
         return Step(None, self.chunk.model(self.train), {}, {}, per_step)
 
 

@@ -7,8 +7,10 @@ classic loop, and a larger one the same computation, vectorised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from semcom.engine.train.exchange import Done, merge
 from semcom.engine.train.feed import ClientFeed, Feed, ServerFeed
 from semcom.engine.train.forward import StackedModel
 from semcom.engine.train.phase import Phase
+from semcom.engine.train.plan import of_step
+from semcom.engine.train.replay import LEAST, aside, record
 from semcom.models.split import SplitModel
 
 
@@ -117,21 +121,44 @@ class Fit:
         carry = {name: t[where] for name, t in done.carried.items()}
         per_client = {name: t[where] for name, t in done.per_client.items()}
         means, doubt = Means(feed), torch.zeros(len(where), device=where.device)
-        for number in range(feed.steps):
+
+        def step(number: int, there_too: Tensor | None = None) -> None:
             n = feed.active(number)
             chunk.cut(n)
             with clock.fine("batches"):
-                step = feed.take(number)
+                taken = feed.take(number, there_too)
             first, carried = _first(per_client, n), _first(carry, n)
-            context = Context(first, self.given.common, step.per_step, carried, step.models, step.takes)
-            loss, extra = self._descend(chunk, step.model, step.batch, context)
+            context = Context(first, self.given.common, taken.per_step, carried, taken.models, taken.takes)
+            loss, extra = self._descend(chunk, taken.model, taken.batch, context)
             with clock.fine("optimiser"):
                 chunk.step()
                 if self.project is not None:
                     chunk.project(self.project)
             doubt[:n].add_(loss.detach(), alpha=0)  # zero times what is not finite is NaN, and stays it
-            means.add({"loss": loss, **extra}, number)
+            means.add({"loss": loss, **extra}, number, there_too)
+
+        with aside(where.device):
+            self._take(step, feed, 2 if chunk.alone else 1, where.device)
         done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
+
+    def _take(self, step: Callable[..., None], feed: Feed, first: int, device: torch.device) -> None:
+        """Take all steps. On a GPU, after the `first` ones of a shape, one is recorded, and the others replay it."""
+        shapes = [feed.shape(number) for number in range(feed.steps)]
+        left, taken = Counter(shapes), Counter[object]()
+        replays: dict[object, tuple[Tensor, Callable[[], object]]] = {}
+        recording = device.type == "cuda" and not self.session.clock.is_fine
+        for number, shape in enumerate(shapes):
+            if recording and taken[shape] == first and left[shape] >= LEAST:
+                there_too = torch.full((1,), number, device=device)
+                replays[shape] = there_too, record(partial(step, number, there_too), self.phase.stream)
+            if shape in replays:
+                there_too, replay = replays[shape]
+                there_too.fill_(number)
+                replay()
+            else:
+                step(number)
+            taken[shape] += 1
+            left[shape] -= 1
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
         """Compute what the optimiser descends in a step; return the loss `[k]` and the other logged values."""
@@ -175,14 +202,14 @@ class Means:
         self.sums: Log = {}
         self.weights, self.counted = feed.weights, feed.counted
 
-    def add(self, values: Log, step: int) -> None:
-        """Add a step's values, `[n]` each, of the clients that are still active."""
+    def add(self, values: Log, step: int, there_too: Tensor | None = None) -> None:
+        """Add a step's values, `[n]` each, of the clients that are still active; see `Schedule.cut`."""
         if not self.counted[step]:
             return
         for name, value in values.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros_like(self.weights[:, 0])
-            n, weight = len(value), self.weights[: len(value), step]
+            n, weight = len(value), of_step(self.weights[: len(value)], 1, step, there_too)
             term = value.detach() * weight
             # A weight of zero must not carry a NaN of an earlier epoch into the mean.
             self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)

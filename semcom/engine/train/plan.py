@@ -76,6 +76,11 @@ def pad(rows: Sequence[Tensor]) -> Tensor:
     return out
 
 
+def of_step(t: Tensor, dim: int, step: int, there_too: Tensor | None) -> Tensor:
+    """Return what belongs to a step along a dimension; a number on the device, `[1]`, is read there instead."""
+    return t.select(dim, step) if there_too is None else t.index_select(dim, there_too).squeeze(dim)
+
+
 class Schedule:
     """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
 
@@ -103,6 +108,7 @@ class Schedule:
         weights = np.where(last, sizes, 0)
         self.counted = (weights > 0).sum(0).tolist()
         self.host = {"order": pad([p.order for p in plans]), "last": last, "weights": weights.astype(np.float64)}
+        self.host["first"] = starts[0]
         if not all(self._aligned):
             within = np.arange(sizes.max())
             mask = within < sizes[:, :, None]
@@ -129,14 +135,31 @@ class Schedule:
         """Return the number of clients that have not finished before a step."""
         return self._active[step]
 
-    def cut(self, step: int) -> Cut:
-        """Return the positions of a step's samples, for the active clients."""
-        n, width = self._active[step], self._widths[step]
-        there, last, start = self._there, self._there["last"][:n, step], self._first[step]
+    def shape(self, step: int) -> tuple[object, ...]:
+        """Return what is equal for two steps if the same operations carry both out."""
+        counted = min(self.counted[step], 1) if self.counted[step] in (0, self._active[step]) else self.counted[step]
+        aligned = self._aligned[step]
+        return self._active[step], self._widths[step], aligned, aligned or self._whole[step], counted
+
+    def cut(self, step: int, there_too: Tensor | None = None) -> Cut:
+        """Return the positions of a step's samples, for the active clients.
+
+        Args:
+            step: the number of the step.
+            there_too: a number on the device, `[1]`, that is read there instead whenever this is carried out: that of
+                any step of the same shape.
+        """
+        n, width, there, number = self._active[step], self._widths[step], self._there, there_too
+        last = of_step(there["last"][:n], 1, step, number)
         if self._aligned[step]:
-            return Cut(n, last, None, None, slice(start, start + width))
-        mask = None if self._whole[step] else there["mask"][:n, step, :width]
-        return Cut(n, last, mask, (there["rows"][:n], there["at"][:n, step, :width]), None)
+            start = self._first[step]
+            if number is None:
+                return Cut(n, last, None, None, slice(start, start + width))
+            span = there["first"].index_select(0, number) + torch.arange(width, device=number.device)
+            return Cut(n, last, None, None, span)
+        mask = None if self._whole[step] else of_step(there["mask"][:n, :, :width], 1, step, number)
+        at = of_step(there["at"][:n, :, :width], 1, step, number)
+        return Cut(n, last, mask, (there["rows"][:n], at), None)
 
     def _is_aligned(self, step: int) -> bool:
         """Return whether all active clients take the same positions of their orders: a slice then does for an index."""
@@ -154,17 +177,19 @@ class Cut:
         last: whether the step belongs to the client's last epoch, bool `[n]`.
         mask: False in padding, `[n, b]`; None where nothing is padded.
         at: index of client and position; None where a slice does.
-        span: slice of positions, the same for all clients; None where it takes an index.
+        span: slice or index of positions, the same for all clients; None where each has its own.
     """
 
     n: int
     last: Tensor
     mask: Tensor | None
     at: tuple[Tensor, Tensor] | None
-    span: slice | None
+    span: slice | Tensor | None
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Cut a step out of a phase: `[k, N, ...] -> [n, b, ...]`; padding repeats one of the client's samples."""
+        if isinstance(self.span, Tensor):
+            return rows[: self.n].index_select(1, self.span)
         if self.span is not None:
             return rows[: self.n, self.span]
         assert self.at is not None

@@ -12,7 +12,6 @@ from semcom.plots.report.names import heading, listed, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.overview import setting
 from semcom.studies.analysis.study import Study
-from semcom.studies.overrides import flag_name
 from semcom.studies.results.run import Stored
 
 Fact = tuple[str, str]
@@ -67,7 +66,7 @@ def _settings(subject: Subject) -> str:
     apart = {"seed", *subject.study.axes}
     first = setting(runs[0]) if runs else {}
     common = {n: v for n, v in first.items() if n not in apart and all(v == run.fields.get(n) for run in runs)}
-    return ", ".join(f"{flag_name(name)} {_value(value)}" for name, value in common.items())
+    return ", ".join(f"{name} {_value(value)}" for name, value in common.items())
 
 
 def _value(value: Any) -> str:

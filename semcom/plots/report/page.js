@@ -44,7 +44,7 @@ function show(part, keys) {
     const row = [...part.root.querySelectorAll("table[data-table=runs] tr[data-run]")].find((r) => r.dataset.run === key.split(" ")[0]);
     const command = row.querySelector("code").textContent;
     const head = run ? `${part.data.variants[run.variant]}, ${run.words}: ` : "";
-    const said = run && run.accuracy !== null ? percent(run.accuracy) : run ? run.status : "to come";
+    const said = run && run.accuracy !== null ? percent(run.accuracy) : run ? run.status : "pending";
     const pre = element("pre", {}, command || "The command of the study repeats it.");
     const button = element("button", { type: "button", on: { click: () => copy(button, pre) } }, "copy");
     return [element("p", {}, `${head}${said}, run ${key} `, command ? button : ""), pre];

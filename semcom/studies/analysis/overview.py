@@ -21,9 +21,9 @@ from semcom.studies.results.lock import read_record, workers
 from semcom.studies.results.run import Stored, config_path
 from semcom.studies.results.table import fields
 
-State = Literal["running", "stopped", "failed", "done", "to come"]
-"""running: a process trains it; stopped: it was interrupted, and can go on; to come: it has not begun."""
-STATES: tuple[State, ...] = ("done", "running", "stopped", "failed", "to come")
+State = Literal["running", "stopped", "failed", "done", "pending"]
+"""running: a process trains it; stopped: it was interrupted, and can go on; pending: it has not begun."""
+STATES: tuple[State, ...] = ("done", "running", "stopped", "failed", "pending")
 TRAFFIC = ("floats", "uses")
 """Traffic that is shown of a study."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -73,7 +72,7 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     Args:
         found: the runs.
         at: dotted field, or method, variant, seed, status or hash -> its value, or a list of values. Numbers may be
-            written as texts, and names as on the command line (`method.lam`, `partition.test-per-class`).
+            written as texts, and names as on the command line (`hyper.lam`, `partition.test-per-class`).
         axes: fields that vary, for errors.
 
     Raises:
@@ -93,12 +92,11 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
 
 
 def spelled(name: str) -> str:
-    """Return the name of a field in results from its flag: `method.lam` -> `hyper.lam`.
+    """Return the name of a field in results from its flag: `channel.snr-db` -> `channel.snr_db`.
 
-    That of the test SNRs, of which a run has several, becomes that of the single one: `channel.test-snr-db` ->
-    `test_snr_db`.
+    That of the test SNRs, of which a run has several, becomes that of the single one: `test_snr_db`.
     """
-    field = re.sub(r"^method\.", "hyper.", name).replace("-", "_")
+    field = name.replace("-", "_")
     return TEST if field == TEST_SNR else field
 
 

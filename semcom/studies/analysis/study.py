@@ -163,7 +163,7 @@ class Study:
         return Study(where(self.tests, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return names of fields as columns have them, such as hyper.lam for method.lam.
+        """Return names of fields as columns have them, such as hyper.scg_lr for hyper.scg-lr.
 
         Args:
             asked: what they are asked for as, for errors.

@@ -1,4 +1,4 @@
-"""The runs of a study as they lie in their folders: finished ones, those at work, failed ones, and those to come."""
+"""The runs of a study as they lie in their folders: finished ones, those at work, failed ones, and pending ones."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from semcom.studies.results.table import configuration, fields, read_table
 
 AT_TESTS = tuple(CURVES.values())
 """Numbers in a summary that are one for each test SNR."""
-Status = Literal["done", "unfinished", "failed", "to come"]
-"""done: it has left its summary; unfinished: it is at work or was interrupted; to come: it has no folder yet."""
+Status = Literal["done", "unfinished", "failed", "pending"]
+"""done: it has left its summary; unfinished: it is at work or was interrupted; pending: it has no folder yet."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
     for name, before in LATER.items():
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
-        owner = owner_field("method" if section == "hyper" else section)
+        owner = owner_field(section)
         takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: before})
@@ -243,7 +243,7 @@ def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mappin
 
 
 def _without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
-    """Build a run that left no config.json: one to come, or one of which the sweep's table tells the configuration.
+    """Build a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
 
     An experiment that trains in its own way may leave a summary alone.
     """
@@ -267,7 +267,7 @@ def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str 
         error = row.get("error")
     if error:
         return "failed", error, None
-    return ("unfinished" if folder.is_dir() else "to come"), None, None
+    return ("unfinished" if folder.is_dir() else "pending"), None, None
 
 
 def _participants(config: RunConfig) -> int:

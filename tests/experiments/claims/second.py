@@ -425,7 +425,7 @@ def verdict(row: dict[str, str]) -> str:
     )
     overturned = {"some": {"no"}, "most": {"yes", "no"}, "almost-all": {"yes", "no"}}.get(claim.quantifier, {"yes"})
     if enough(yes, total, claim.quantifier):
-        return "cannot be told" if missing and "yes" in overturned else "reproduced"
+        return "inconclusive" if missing and "yes" in overturned else "reproduced"
     if not enough(total - no, total, claim.quantifier):
-        return "cannot be told" if missing and "no" in overturned else "not reproduced"
-    return "cannot be told"
+        return "inconclusive" if missing and "no" in overturned else "not reproduced"
+    return "inconclusive"

@@ -78,17 +78,17 @@ def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer
     ("answers", "quantifier", "state"),
     [
         ("yyy", "all", "reproduced"),
-        ("yyo", "all", "cannot be told"),
+        ("yyo", "all", "inconclusive"),
         ("yon", "all", "not reproduced"),
         ("yyyyo", "almost-all", "reproduced"),
-        ("yyyno", "almost-all", "cannot be told"),
+        ("yyyno", "almost-all", "inconclusive"),
         ("yyynn", "almost-all", "not reproduced"),
-        ("yyno", "most", "cannot be told"),
+        ("yyno", "most", "inconclusive"),
         ("yyyn", "most", "reproduced"),
         ("ynno", "most", "not reproduced"),
         ("ynnn", "some", "reproduced"),
         ("nnnn", "some", "not reproduced"),
-        ("onnn", "some", "cannot be told"),
+        ("onnn", "some", "inconclusive"),
     ],
 )
 def test_answers_add_up_as_the_quantifier_says(answers: str, quantifier: str, state: str) -> None:
@@ -132,7 +132,7 @@ def test_claims_are_judged_from_stored_studies(tmp_path: Path) -> None:
     assert found["over-fedproto-relative"] == "not reproduced"
     assert found["over-fedavg-relative"] == "not reproduced"
     assert found["over-fedavg-points"] == "not reproduced"
-    assert found["stable"] == "cannot be told"  # nothing changes with the number of clients
+    assert found["stable"] == "inconclusive"  # nothing changes with the number of clients
     one = frame.set_index("id").loc["letter-fig2a-over-fedproto-points"]
     assert one["ours"] == pytest.approx(14) and one["high"] - one["low"] == pytest.approx(
         2 * 4.3027 * 1 / 3**0.5, rel=1e-3
@@ -159,7 +159,7 @@ def test_an_archive_is_evidence_and_one_seed_is_none(tmp_path: Path) -> None:
     fig2a(tmp_path / "runs", 0.12, seeds=1)
     pack(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
     found = states(scorecard(tmp_path, "fedcl-letter"))
-    assert set(found.values()) == {"cannot be told"}
+    assert set(found.values()) == {"inconclusive"}
 
 
 def test_what_was_not_run_is_said(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
             simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
     frame = scorecard(tmp_path, "fedcl-letter").set_index("id")
     best = frame.loc["letter-fig2a-best"]
-    assert best["state"] == "cannot be told"
+    assert best["state"] == "inconclusive"
     assert best["note"] == "not run: clients=5; no results for fedcl - fedavg at some points"
     assert (best["yes"], best["no"], best["open"]) == (1, 0, 1)
 
@@ -177,14 +177,14 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lead", "quantifier", "state"),
     [
-        (0.1, "all", "cannot be told"),
-        (0.1, "most", "cannot be told"),
-        (0.1, "almost-all", "cannot be told"),
+        (0.1, "all", "inconclusive"),
+        (0.1, "most", "inconclusive"),
+        (0.1, "almost-all", "inconclusive"),
         (0.1, "some", "reproduced"),
         (-0.1, "all", "not reproduced"),
-        (-0.1, "most", "cannot be told"),
-        (-0.1, "almost-all", "cannot be told"),
-        (-0.1, "some", "cannot be told"),
+        (-0.1, "most", "inconclusive"),
+        (-0.1, "almost-all", "inconclusive"),
+        (-0.1, "some", "inconclusive"),
     ],
 )
 @pytest.mark.parametrize("lacks", ["a value", "an item"])
@@ -213,7 +213,7 @@ def test_an_arm_that_failed_at_one_point_leaves_the_claim_open(tmp_path: Path) -
         (run.folder / "summary.json").unlink()
         (run.folder / "error.txt").write_text("RuntimeError: no memory\n")
     best = scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-best"]
-    assert (best["state"], best["yes"], best["open"]) == ("cannot be told", 3, 1)
+    assert (best["state"], best["yes"], best["open"]) == ("inconclusive", 3, 1)
     (tmp_path / "letter-fig2a-paper").mkdir()  # a better scale without any result hides nothing
     assert states(scorecard(tmp_path, "fedcl-letter"))["over-fedproto-points"] == "reproduced"
 
@@ -310,7 +310,7 @@ def test_a_rival_that_has_not_been_run_leaves_the_best_and_the_place_open(tmp_pa
             simple(tmp_path / "fedcosr-table2-small", of, [accuracy + 0.001 * seed * len(name)] * 20)
     card_ = scorecard(tmp_path, "fedcosr").set_index("id")
     for name in ("fair-top-three", "gain-cifar10-dirichlet", "abstract-fairness"):
-        assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("cannot be told", "not run"), name
+        assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("inconclusive", "not run"), name
     assert "fedproto" in card_.loc["fedcosr-table2-fair-top-three", "note"]
 
 

@@ -45,7 +45,7 @@ def test_a_sweep_at_work_lists_what_has_come_of_each_run(tmp_path: Path) -> None
 
     study = semcom.study(tmp_path)
     runs = study.runs.set_index("hash")
-    assert [runs["status"][key] for key in variants] == ["done", "failed", "failed", "unfinished", "to come"]
+    assert [runs["status"][key] for key in variants] == ["done", "failed", "failed", "unfinished", "pending"]
     assert runs["error"][run_hash(failed)] == "RunError: the loss is NaN"
     assert "its digest is not that of its content" in runs["error"][run_hash(damaged)]
     assert set(runs["variant"]) == {"mine"} and runs["folder"][run_hash(done)] == str(tmp_path / run_hash(done))
@@ -53,7 +53,7 @@ def test_a_sweep_at_work_lists_what_has_come_of_each_run(tmp_path: Path) -> None
     assert runs["accuracy"][run_hash(done)] == pytest.approx(0.6) and runs["accuracy"].count() == 1
     assert runs["partition.ways"][run_hash(failed)] == 3 and runs["samples"][run_hash(done)] == 1000
     assert set(study.rounds["hash"]) == {run_hash(each) for each in (done, damaged, active)}, "curves while they come"
-    assert repr(study) == "Study of 5 runs (2 failed, 1 done, 1 unfinished, 1 to come) of mine"
+    assert repr(study) == "Study of 5 runs (2 failed, 1 done, 1 unfinished, 1 pending) of mine"
 
 
 def test_a_single_run_and_a_folder_of_runs(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_sweep_tells_of_runs_without_a_configuration(tmp_path: Path) -> None:
     assert runs["error"][1] == "not started: the disk is full" and runs["accuracy"][0] == pytest.approx(0.6)
     assert list(runs["partition.ways"]) == [3, 3]
     (tmp_path / ".owner").write_text("process 1")  # a sweep is at work: what failed is tried again
-    assert list(semcom.study(tmp_path).runs["status"]) == ["done", "to come"]
+    assert list(semcom.study(tmp_path).runs["status"]) == ["done", "pending"]
 
 
 def test_what_is_no_study(tmp_path: Path) -> None:

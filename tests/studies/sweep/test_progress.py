@@ -50,7 +50,7 @@ def add(run: RunConfig, first: int, last: int) -> None:
 def test_labels_name_what_varies_and_nothing_else() -> None:
     fields = {"channel.snr_db": 9.0, "train.rounds": 3, "hyper.lam": 0.5, "seed": 0}
     found = format_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
-    assert found == {"aa": "fedcl, method.lam=0.5, seed=0, aa", "bb": "plain, seed=1, bb"}
+    assert found == {"aa": "fedcl, hyper.lam=0.5, seed=0, aa", "bb": "plain, seed=1, bb"}
     assert format_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
 
 

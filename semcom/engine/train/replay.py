@@ -1,0 +1,74 @@
+"""CUDA graphs: what a step launches on a GPU is recorded once, and then launched all at once."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+LEAST = 3
+"""Steps that a recording has to be replayed for: recording one costs about as much as a step."""
+_refused: set[str] = set()
+"""Streams of phases whose steps could not be recorded in this process."""
+_last: list[Any] = []
+"""The last graph, which keeps the memory of all of them."""
+
+
+@cache
+def _stream(device: torch.device) -> Any:
+    return torch.cuda.Stream(device)
+
+
+@cache
+def _pool() -> Any:
+    return torch.cuda.graph_pool_handle()
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """Have a GPU work in a stream of its own, as recording needs; before and behind all other work."""
+    if device.type != "cuda":
+        yield
+        return
+    stream, usual = _stream(device), torch.cuda.current_stream(device)
+    stream.wait_stream(usual)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        usual.wait_stream(stream)
+
+
+def record(work: Callable[[], object], what: str) -> Callable[[], object]:
+    """Record what some work launches, which is not carried out by that, and return a function that launches it.
+
+    All tensors that the work reads must stay where they are; what it shall leave behind, it must write in place. Where
+    it cannot be recorded, as it waits for the GPU, the work is returned as it is; `what` names it in the log.
+    """
+    if what in _refused:
+        return work
+    graph = torch.cuda.CUDAGraph()
+    collecting = gc.isenabled()
+    gc.disable()  # freeing what belongs to the GPU's library would spoil the recording
+    try:
+        graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
+        try:
+            work()
+        finally:
+            graph.capture_end()
+    except RuntimeError as error:
+        _refused.add(what)
+        logger.info("steps of %s are launched one operation after the other: %s", what, str(error).splitlines()[0])
+        return work
+    finally:
+        if collecting:
+            gc.enable()
+    _last[:] = [graph]
+    return graph.replay
