@@ -184,7 +184,7 @@ def owned(section: str, name: str) -> dict[str, Any]:
 
 
 OWNED = {
-    "hyper": {name: owned("method", name) for name in METHOD_NAMES},
+    "hyper": {name: owned("hyper", name) for name in METHOD_NAMES},
     "partition": {name: owned("partition", name) for name in SPLIT_NAMES},
     "channel": {name: owned("channel", name) for name in LINK_NAMES},
 }
