@@ -156,8 +156,6 @@ def typed(hint: Any, name: str) -> st.SearchStrategy[Any]:
 # Configurations ------------------------------------------------------------------------------------------------------
 
 SECTIONS = ("data", "partition", "model", "channel", "air", "train", "finish")
-OWNERS = {"hyper": "method", "data": "data", "partition": "partition", "channel": "channel"}
-"""Where options are -> what owns them."""
 
 
 def open_fields(cls: type) -> dict[str, Any]:
