@@ -69,7 +69,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ({"train": {"through_link": Stranger()}}, "train.through-link: Stranger(rounds=1) is not true or false"),
     ({"train": deep()}, "train: a value of type list that cannot be written is not a table of fields"),
     ({"clients": deep()}, "config: lists within lists are nested too deep for any field"),
-    ({"method": "fedprox", "hyper": {"mu": deep()}}, "method: lists within lists are nested too deep for any option"),
+    ({"method": "fedprox", "hyper": {"mu": deep()}}, "hyper: lists within lists are nested too deep for any option"),
     ({"a\nb\r\x1b[1m": 1}, r"a b \x1b[1m: no such field"),
     ({"out": B}, r"out: 'a\x00b' is not a text"),
     ({"data": {"name": B}}, r"data.name: 'a\x00b' is not a text"),

@@ -156,8 +156,6 @@ def typed(hint: Any, name: str) -> st.SearchStrategy[Any]:
 # Configurations ------------------------------------------------------------------------------------------------------
 
 SECTIONS = ("data", "partition", "model", "channel", "air", "train", "finish")
-OWNERS = {"hyper": "method", "data": "data", "partition": "partition", "channel": "channel"}
-"""Where options are -> what owns them."""
 
 
 def open_fields(cls: type) -> dict[str, Any]:
@@ -184,7 +182,7 @@ def owned(section: str, name: str) -> dict[str, Any]:
 
 
 OWNED = {
-    "hyper": {name: owned("method", name) for name in METHOD_NAMES},
+    "hyper": {name: owned("hyper", name) for name in METHOD_NAMES},
     "partition": {name: owned("partition", name) for name in SPLIT_NAMES},
     "channel": {name: owned("channel", name) for name in LINK_NAMES},
 }
