@@ -8,6 +8,7 @@ from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import described
 from semcom.studies.analysis.means import means
 from semcom.studies.analysis.study import Study
+from semcom.studies.grid import TEST_SNR
 
 FEATURES = {"ideal": "No channel", "awgn": "Features, analog", "digital": "Features, digital"}
 """Link -> name of its line."""
@@ -75,6 +76,6 @@ WIRELESS_BASELINES = Drawing(
     plot=Plot(kind="lines", x="uses", hue="scheme"),
     numbers=numbers,
     caption=caption,
-    shows=(KIND,),
+    shows=(KIND, TEST_SNR),
 )
 """The figure of the experiment of the same name."""

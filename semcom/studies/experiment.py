@@ -9,7 +9,7 @@ from typing import Any
 import semcom
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.cost import samples
-from semcom.studies.grid import Axis, Grid, Run, Variant, field_of, set_fields
+from semcom.studies.grid import TEST_SNR, Axis, Grid, Run, Variant, field_of, set_fields
 
 __all__ = ["SCALES", "Axis", "Experiment", "Grid", "Outline", "Run", "Train", "Variant", "field_of", "set_fields"]
 
@@ -120,9 +120,14 @@ class Experiment:
         return (self.axis,) if joint is None else tuple(n for n in joint.fields if n == self.axis or _varies(joint, n))
 
     def rows(self, scale: str) -> tuple[str, ...]:
-        """Return the fields that make rows of the table beside the variant: those of the other axes."""
+        """List the fields that make rows of the table beside the variant: those of the other axes.
+
+        The test SNR is one of them where some runs are tested at several, be it an axis of the declaration or not.
+        """
         done = (*self.columns(scale), "seed")
-        return tuple(n for axis in self.axes(scale) for n in axis.fields if n not in done and _varies(axis, n))
+        rows = [n for axis in self.axes(scale) for n in axis.fields if n not in done and _varies(axis, n)]
+        several = any("," in str(run.config.channel.test_snr_db) for run in self.runs(scale))
+        return (*rows, *([TEST_SNR] if several and TEST_SNR not in (*done, *rows) else []))
 
     def values(self, scale: str, name: str) -> list[Any]:
         """Return the values that a field takes in the runs of a scale, or that they all share."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semcom.config import ConfigError, RunConfig, run_hash
+from semcom.config import ChannelConfig, ConfigError, RunConfig, run_hash
 from semcom.runs.resolve import resolve
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import field_of
@@ -53,6 +53,14 @@ def test_two_axes_and_joint_fields_are_a_product() -> None:
     assert found.columns("smoke") == (SNR,) and found.rows("smoke") == (WAYS, SHOTS)
     assert dataclasses.replace(found, axis=SHOTS).columns("smoke") == (WAYS, SHOTS)
     assert dataclasses.replace(found, axis=SHOTS).rows("smoke") == (SNR,)
+
+
+@pytest.mark.parametrize(("tests", "rows"), [("9,0", (TEST,)), (9.0, ()), (None, ())])
+def test_several_test_snrs_make_rows_even_if_they_are_set(tests: str | float | None, rows: tuple[str, ...]) -> None:
+    base = RunConfig(channel=ChannelConfig(test_snr_db=tests))
+    found = Experiment("mine", "", "none", ("fedcl",), {"smoke": Grid(base, {SNR: (0.0, 9.0)})})
+    assert found.columns("smoke") == (SNR,) and found.rows("smoke") == rows
+    assert dataclasses.replace(found, axis=TEST).rows("smoke") == (SNR,)
 
 
 def test_variants_are_methods_with_settings_of_their_own() -> None:

@@ -19,7 +19,7 @@ from semcom.studies.results import archive
 from semcom.studies.results.archive import pack
 from tests.studies.folders import begin, config, keep, line, scored, simple
 
-TABLES = ("runs", "views", "rounds", "clients", "classes", "snr", "traffic")
+TABLES = ("runs", "results", "rounds", "clients", "classes", "traffic")
 
 
 @pytest.fixture
