@@ -28,7 +28,7 @@ from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, synthetic, variants
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.train import descent, fit, replay
+from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
@@ -50,7 +50,7 @@ virtual = pytest.mark.skipif(not POSSIBLE, reason="takes a virtual GPU")
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have also the few steps of these tests replayed by a graph."""
-    monkeypatch.setattr(fit, "LEAST", 1)
+    monkeypatch.setattr(replay, "LEAST", 1)
     monkeypatch.setattr(replay, "_refused", set())
 
 
@@ -328,7 +328,7 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
     variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
     with GPU() as gpu, pytest.MonkeyPatch.context() as patch:
         patch.setattr(convolution, "_seconds", lambda work: 1.0)  # the first way to convolve, whatever is faster
-        patch.setattr(fit, "LEAST", samples)  # no graph
+        patch.setattr(replay, "LEAST", samples)  # no graph
         play = Rounds(workload.config(variant), synthetic(workload))
         with steps(gpu) as chunks:
             play()

@@ -56,7 +56,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from semcom.engine.train import fit
+from semcom.engine.train import fit, replay
 
 ROOT = Path(__file__).parents[1]
 CPU, DEVICE = torch.device("cpu"), torch.device("cuda", 0)
@@ -336,7 +336,7 @@ class VirtualGPU(TorchDispatchMode):
         for name in ("Event", "Stream", "current_stream", "default_stream"):
             yield cuda, name, stream
         yield cuda, "stream", lambda _: nullcontext()
-        yield fit, "record", lambda work, what: work  # what is replayed is carried out anew
+        yield replay, "record", lambda work, what: work  # what is replayed is carried out anew
         yield cuda, "synchronize", synchronize
         yield cuda, "default_generators", (VirtualGenerator(DEVICE),)
         yield torch.accelerator, "synchronize", synchronize

@@ -24,11 +24,12 @@ class Clock:
 
     Attributes:
         seconds: path -> seconds so far.
+        is_fine: as `fine`.
     """
 
     def __init__(self, fine: bool = False, device: torch.device | str = "cpu") -> None:
         self.seconds: dict[str, float] = {}
-        self._fine, self._path = fine, ""
+        self.is_fine, self._path = fine, ""
         self._wait: Callable[[], None] | None = None
         if fine and torch.device(device).type == "cuda":
             self._wait = lambda: torch.cuda.synchronize(device)
@@ -39,12 +40,7 @@ class Clock:
 
     def fine(self, name: str) -> AbstractContextManager[None]:
         """Return a section that is timed only where the clock is fine."""
-        return _Section(self, name) if self._fine else _NOTHING
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether the sections inside a local epoch are timed."""
-        return self._fine
+        return _Section(self, name) if self.is_fine else _NOTHING
 
     def add(self, seconds: Mapping[str, float]) -> None:
         """Add the seconds of another clock: that of the process from which a run is taken up again."""

@@ -52,10 +52,10 @@ class Feed(Protocol):
         """Return what is equal for two steps if the same operations carry both out."""
         ...
 
-    def take(self, step: int, there_too: Tensor | None = None) -> Step:
+    def take(self, step: int, on_device: Tensor | None = None) -> Step:
         """Return the inputs of a step, after the chunk was cut to its active clients.
 
-        With `there_too`, `[1]`, its number is read on the device (see `Schedule.cut`).
+        With `on_device`, `[1]`, its number is read on the device (see `Schedule.cut`).
         """
         ...
 
@@ -109,9 +109,9 @@ class ClientFeed:
         """Return what is equal for two steps if the same operations carry both out."""
         return self.schedule.shape(step)
 
-    def take(self, step: int, there_too: Tensor | None = None) -> Step:
+    def take(self, step: int, on_device: Tensor | None = None) -> Step:
         """Return the inputs of a step, after the chunk was cut to its active clients."""
-        cut, draws, chunk = self.schedule.cut(step, there_too), self.session.draws, self.chunk
+        cut, draws, chunk = self.schedule.cut(step, on_device), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
         batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms)
@@ -146,9 +146,9 @@ class ServerFeed:
         """Return the same for all steps."""
         return None
 
-    def take(self, step: int, there_too: Tensor | None = None) -> Step:
+    def take(self, step: int, on_device: Tensor | None = None) -> Step:
         """Return the networks as they stand, and what belongs to the step; there is no batch."""
-        per_step = {name: of_step(t, 0, step, there_too) for name, t in self.per_step.items()}
+        per_step = {name: of_step(t, 0, step, on_device) for name, t in self.per_step.items()}
         return Step(None, self.chunk.model(self.train), {}, {}, per_step)
 
 

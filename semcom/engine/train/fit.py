@@ -7,10 +7,8 @@ classic loop, and a larger one the same computation, vectorised.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,7 @@ from semcom.engine.train.feed import ClientFeed, Feed, ServerFeed
 from semcom.engine.train.forward import StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import of_step
-from semcom.engine.train.replay import LEAST, aside, record
+from semcom.engine.train.replay import take_steps
 from semcom.models.split import SplitModel
 
 
@@ -122,11 +120,11 @@ class Fit:
         per_client = {name: t[where] for name, t in done.per_client.items()}
         means, doubt = Means(feed), torch.zeros(len(where), device=where.device)
 
-        def step(number: int, there_too: Tensor | None = None) -> None:
+        def step(number: int, on_device: Tensor | None = None) -> None:
             n = feed.active(number)
             chunk.cut(n)
             with clock.fine("batches"):
-                taken = feed.take(number, there_too)
+                taken = feed.take(number, on_device)
             first, carried = _first(per_client, n), _first(carry, n)
             context = Context(first, self.given.common, taken.per_step, carried, taken.models, taken.takes)
             loss, extra = self._descend(chunk, taken.model, taken.batch, context)
@@ -135,30 +133,16 @@ class Fit:
                 if self.project is not None:
                     chunk.project(self.project)
             doubt[:n].add_(loss.detach(), alpha=0)  # zero times what is not finite is NaN, and stays it
-            means.add({"loss": loss, **extra}, number, there_too)
+            means.add({"loss": loss, **extra}, number, on_device)
 
-        with aside(where.device):
-            self._take(step, feed, 2 if chunk.alone else 1, where.device)
-        done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
-
-    def _take(self, step: Callable[..., None], feed: Feed, first: int, device: torch.device) -> None:
-        """Take all steps. On a GPU, after the `first` ones of a shape, one is recorded, and the others replay it."""
-        shapes = [feed.shape(number) for number in range(feed.steps)]
-        left, taken = Counter(shapes), Counter[object]()
-        replays: dict[object, tuple[Tensor, Callable[[], object]]] = {}
-        recording = device.type == "cuda" and not self.session.clock.is_fine
-        for number, shape in enumerate(shapes):
-            if recording and taken[shape] == first and left[shape] >= LEAST:
-                there_too = torch.full((1,), number, device=device)
-                replays[shape] = there_too, record(partial(step, number, there_too), self.phase.stream)
-            if shape in replays:
-                there_too, replay = replays[shape]
-                there_too.fill_(number)
-                replay()
-            else:
+        if where.device.type == "cuda" and not clock.is_fine:
+            first = 1 if chunk.alone is None else 2  # a single client's networks are called in another way at first
+            shapes = [feed.shape(number) for number in range(feed.steps)]
+            take_steps(step, shapes, first, self.phase.stream, where.device)
+        else:
+            for number in range(feed.steps):
                 step(number)
-            taken[shape] += 1
-            left[shape] -= 1
+        done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
         """Compute what the optimiser descends in a step; return the loss `[k]` and the other logged values."""
@@ -202,14 +186,14 @@ class Means:
         self.sums: Log = {}
         self.weights, self.counted = feed.weights, feed.counted
 
-    def add(self, values: Log, step: int, there_too: Tensor | None = None) -> None:
+    def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
         """Add a step's values, `[n]` each, of the clients that are still active; see `Schedule.cut`."""
         if not self.counted[step]:
             return
         for name, value in values.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros_like(self.weights[:, 0])
-            n, weight = len(value), of_step(self.weights[: len(value)], 1, step, there_too)
+            n, weight = len(value), of_step(self.weights[: len(value)], 1, step, on_device)
             term = value.detach() * weight
             # A weight of zero must not carry a NaN of an earlier epoch into the mean.
             self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)

@@ -76,9 +76,9 @@ def pad(rows: Sequence[Tensor]) -> Tensor:
     return out
 
 
-def of_step(t: Tensor, dim: int, step: int, there_too: Tensor | None) -> Tensor:
+def of_step(t: Tensor, dim: int, step: int, on_device: Tensor | None) -> Tensor:
     """Return what belongs to a step along a dimension; a number on the device, `[1]`, is read there instead."""
-    return t.select(dim, step) if there_too is None else t.index_select(dim, there_too).squeeze(dim)
+    return t.select(dim, step) if on_device is None else t.index_select(dim, on_device).squeeze(dim)
 
 
 class Schedule:
@@ -137,28 +137,26 @@ class Schedule:
 
     def shape(self, step: int) -> tuple[object, ...]:
         """Return what is equal for two steps if the same operations carry both out."""
-        counted = min(self.counted[step], 1) if self.counted[step] in (0, self._active[step]) else self.counted[step]
-        aligned = self._aligned[step]
-        return self._active[step], self._widths[step], aligned, aligned or self._whole[step], counted
+        n, counted, aligned = self._active[step], self.counted[step], self._aligned[step]
+        return n, self._widths[step], aligned, aligned or self._whole[step], counted == 0, counted == n
 
-    def cut(self, step: int, there_too: Tensor | None = None) -> Cut:
+    def cut(self, step: int, on_device: Tensor | None = None) -> Cut:
         """Return the positions of a step's samples, for the active clients.
 
         Args:
             step: the number of the step.
-            there_too: a number on the device, `[1]`, that is read there instead whenever this is carried out: that of
+            on_device: a number on the device, `[1]`, that is read there instead whenever this is carried out: that of
                 any step of the same shape.
         """
-        n, width, there, number = self._active[step], self._widths[step], self._there, there_too
-        last = of_step(there["last"][:n], 1, step, number)
+        n, width, there, start = self._active[step], self._widths[step], self._there, self._first[step]
+        last = of_step(there["last"][:n], 1, step, on_device)
         if self._aligned[step]:
-            start = self._first[step]
-            if number is None:
-                return Cut(n, last, None, None, slice(start, start + width))
-            span = there["first"].index_select(0, number) + torch.arange(width, device=number.device)
+            span: slice | Tensor = slice(start, start + width)
+            if on_device is not None:
+                span = there["first"].index_select(0, on_device) + torch.arange(width, device=on_device.device)
             return Cut(n, last, None, None, span)
-        mask = None if self._whole[step] else of_step(there["mask"][:n, :, :width], 1, step, number)
-        at = of_step(there["at"][:n, :, :width], 1, step, number)
+        mask = None if self._whole[step] else of_step(there["mask"][:n, :, :width], 1, step, on_device)
+        at = of_step(there["at"][:n, :, :width], 1, step, on_device)
         return Cut(n, last, mask, (there["rows"][:n], at), None)
 
     def _is_aligned(self, step: int) -> bool:

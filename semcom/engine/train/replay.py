@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -31,12 +32,43 @@ def _pool() -> Any:
     return torch.cuda.graph_pool_handle()
 
 
+def take_steps(
+    step: Callable[..., object], shapes: Sequence[object], first: int, what: str, device: torch.device
+) -> None:
+    """Take steps on a GPU: after the `first` ones of a shape one is recorded, and the others replay it.
+
+    Args:
+        step: takes the step of a number, or with a number on the device, `[1]`, too: whichever step that says.
+        shapes: of all steps in order; steps of equal shapes launch the same.
+        first: steps of each shape that are taken as they are.
+        what: names the steps, for `record`.
+        device: the GPU.
+    """
+    total, taken = Counter(shapes), Counter[object]()
+    replays: dict[object, Callable[[int], object]] = {}
+    with _aside(device):
+        for number, shape in enumerate(shapes):
+            if taken[shape] == first and total[shape] - first >= LEAST:
+                replays[shape] = _replay(step, number, what, device)
+            replays.get(shape, step)(number)
+            taken[shape] += 1
+
+
+def _replay(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
+    """Record a step, and return a function that takes any of its shape, by number."""
+    on_device = torch.full((1,), number, device=device)
+    again = record(partial(step, number, on_device), what)
+
+    def replay(number: int) -> None:
+        on_device.fill_(number)
+        again()
+
+    return replay
+
+
 @contextmanager
-def aside(device: torch.device) -> Iterator[None]:
+def _aside(device: torch.device) -> Iterator[None]:
     """Have a GPU work in a stream of its own, as recording needs; before and behind all other work."""
-    if device.type != "cuda":
-        yield
-        return
     stream, usual = _stream(device), torch.cuda.current_stream(device)
     stream.wait_stream(usual)
     try:

@@ -93,7 +93,7 @@ class Stored:
         At a test SNR other than the first one these are those that are known there.
         """
         views = (self.summary or {}).get("views", {})
-        found = next(iter(views.values()), None) if name is None else views.get(name)
+        found = views.get(self.headline if name is None else name)
         if found is None:
             return None
         curves = {key: found[curve] for key, curve in CURVES.items() if curve in found}
@@ -120,7 +120,7 @@ class Stored:
 
     @property
     def is_first_test(self) -> bool:
-        """Whether all numbers of the run are known at this test SNR, as at the first one."""
+        """Tell whether all numbers of the run are known at this test SNR, as they are at the first one."""
         return self.test_snr_db is None or self.test_snr_db in (self.test_snrs or [self.test_snr_db])[:1]
 
     def at_tests(self) -> tuple[Stored, ...]:
