@@ -34,7 +34,11 @@ SEEDS = {"smoke": (0,), "small": (20, 21, 22), "paper": (20, 21, 22, 23, 24)}
 ROUNDS = {"smoke": 2, "small": 200, "paper": 200}
 FEATURES = 64
 """d, by which a weight of the mean squared distance is one of the sum, as Eq. 10 has it."""
-CHOSEN: Mapping[float, Mapping[str, float]] = {}
+CHOSEN: Mapping[float, Mapping[str, float]] = {
+    -9.0: {"fedcl": 1.0, "fedproto": 1.0},
+    0.0: {"fedcl": 0.25, "fedproto": 1.0},
+    9.0: {"fedcl": 0.25, "fedproto": 1.0},
+}
 """SNR -> `fedcl` or `fedproto` -> the weight that `letter-full-search` has chosen at `small`, as in
 `experiments.letter.low`. Empty until it is stored; filled before the first run of `letter-full`."""
 

@@ -47,7 +47,14 @@ EVEN = (1.0, 4.0)
 """Weights that are run everywhere: FedProto's default, and what the letter's figures have for FedCL."""
 CANDIDATES = (0.25, 1.0, 4.0)
 """Weights that are chosen among."""
-CHOSEN: Mapping[float, Mapping[str, float]] = {}
+CHOSEN: Mapping[float, Mapping[str, float]] = {
+    -15.0: {"fedcl": 0.25, "fedcl with ideal downlink": 0.25, "fedproto": 0.25, "fedproto over the air": 0.25},
+    -9.0: {"fedcl": 0.25, "fedcl with ideal downlink": 0.25, "fedproto": 0.25, "fedproto over the air": 0.25},
+    -3.0: {"fedcl": 0.25, "fedcl with ideal downlink": 0.25, "fedproto": 0.25, "fedproto over the air": 0.25},
+    0.0: {"fedcl": 1.0, "fedcl with ideal downlink": 1.0, "fedproto": 1.0, "fedproto over the air": 1.0},
+    3.0: {"fedcl": 1.0, "fedcl with ideal downlink": 1.0, "fedproto": 1.0, "fedproto over the air": 1.0},
+    9.0: {"fedcl": 1.0, "fedcl with ideal downlink": 1.0, "fedproto": 1.0, "fedproto over the air": 1.0},
+}
 """SNR -> arm -> the weight that `letter-low-search` has chosen at `small`. Empty until it is stored; filled before the
 first run of `letter-low`."""
 SEEDS = {"smoke": (20,), "small": (20, 21, 22, 23, 24), "paper": (20, 21, 22, 23, 24)}
