@@ -20,6 +20,7 @@ from channels import LINKS
 from channels.registry import Registry, unknown
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
+from semcom.config.options import spelled
 from semcom.packages import catalogue
 from semcom.registry import find
 from semcom.runs.stop import STATUS, Stopped, stoppable
@@ -162,7 +163,8 @@ def train(words: list[str]) -> None:
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
-            LOG.info("left out of %s, as it has no effect beside the flags: %s", early.config, ", ".join(fallen))
+            idle = ", ".join(map(spelled, fallen))
+            LOG.info("left out of %s, as it has no effect beside the flags: %s", early.config, idle)
         result = semcom.run(config, on_round=_each(trackers), profile=early.profile)
         if board:
             board.complete(result)

@@ -13,7 +13,7 @@ import semcom
 from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig, from_dict
 from semcom.config.checks import check_types
-from semcom.config.options import spelled, usual
+from semcom.config.options import usual
 from semcom.files import CONFIG
 from semcom.runs.section_options import options, replace_options
 
@@ -127,17 +127,17 @@ def _refuse_idle(stored: RunConfig) -> None:
 
 
 def fields_of(words: Sequence[str]) -> set[str]:
-    """Return the fields that the flags among some words set, as flags spell them in full."""
-    flags = [spelled(word.partition("=")[0].removeprefix("--")) for word in words if word.startswith("--")]
+    """Return the fields that the flags among some words set."""
+    flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
     sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
     shorter = {flag: f"{sections[cls]}.{name}" for cls, names in ALIASES.items() for name, flag in names.items()}
     flags = [shorter.get(f"--{flag}", flag) for flag in flags]
-    return {*flags, *(flag.replace(".no-", ".") for flag in flags)}  # --train.no-through-link sets train.through-link
+    return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
 
 
 def _without(config: RunConfig, field: str) -> RunConfig:
-    """Return a configuration with the default in a field, which is named as its flag is spelled."""
-    section, _, name = field.replace("-", "_").rpartition(".")
+    """Return a configuration with the default in a field."""
+    section, _, name = field.rpartition(".")
     if not section:
         return dataclasses.replace(config, **{name: usual(config, name)})
     part = None if section == "hyper" else getattr(config, section)

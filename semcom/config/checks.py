@@ -181,11 +181,11 @@ def _check_ranges(config: RunConfig) -> None:
 def _check_training(train: TrainConfig) -> None:
     """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer == "adam":
-        raise NoEffect("train.momentum", f"{train.momentum} has no effect with adam; set train.optimizer sgd")
+        raise NoEffect(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")
     if train.local_steps is not None and train.local_epochs is not None:
         steps, epochs = train.local_steps, train.local_epochs
-        why = f"{steps} is not taken beside train.local-epochs {epochs}; give one of them"
-        raise NoEffect("train.local-steps", why, "train.local-epochs")
+        why = f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; give one of them"
+        raise NoEffect(why, "train.local_epochs")
     milestones, decay = train.lr_milestones or (), train.lr_decay
     if sorted(set(milestones)) != list(milestones):
         raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
@@ -193,7 +193,7 @@ def _check_training(train: TrainConfig) -> None:
         wanted = f"{len(decay)} values for {len(milestones)} milestones; give one, or one per milestone"
         raise ConfigError(f"train.lr-decay: {wanted}")
     if not milestones and decay not in (None, (), COMMON["lr_decay"]):
-        raise NoEffect("train.lr-decay", f"{decay} has no effect without train.lr-milestones")
+        raise NoEffect(f"train.lr-decay: {decay} has no effect without train.lr-milestones")
 
 
 def _check_snr(config: RunConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 LONGEST = 1000
@@ -9,22 +10,37 @@ LONGEST = 1000
 
 
 class ConfigError(ValueError):
-    """A request that cannot be met: one line that names the field, the value and what would be accepted."""
+    """A request that cannot be met: one line that names the field, the value and what would be accepted.
+
+    Attributes:
+        field: what is wrong, by its name in Python: a field of a configuration or an argument, with which the line
+            begins. Empty where the line is about no single one.
+
+    Example:
+        >>> import semcom
+        >>> try:
+        ...     semcom.resolve(semcom.RunConfig("fedavg", train={"batch_size": 0}))
+        ... except semcom.ConfigError as error:
+        ...     print(error.field, "|", error)
+        train.batch_size | train.batch-size: 0 is not a whole number of at least 1
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_line(message))
+        super().__init__(line := _line(message))
+        named = re.match(r"(?:--)?([\w.-]+)(?:=\S*)?: ", line)
+        self.field = named[1].replace("-", "_") if named else ""
 
 
 class NoEffect(ConfigError):
     """A setting that would do nothing beside the others of a request, and is no default.
 
     Attributes:
-        fields: the setting, as its flag is spelled, and, where two exclude each other, the other one.
+        fields: the field and, where two exclude each other, the other one.
     """
 
-    def __init__(self, field: str, message: str, *others: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.fields = (field, *others)
+    def __init__(self, message: str, *others: str) -> None:
+        super().__init__(message)
+        self.fields = (self.field, *others)
 
 
 class RunError(RuntimeError):

@@ -113,7 +113,7 @@ def check_options(section: str, options: Any) -> None:
             if idle and not (wanted.accepts(held) if isinstance(wanted, Rule) else held in wanted):
                 beside = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
                 why = f"{value!r} has no effect with {section}.{spelled(other)} {held}; it has one with {beside}"
-                raise NoEffect(f"{section}.{spelled(name)}", why)
+                raise NoEffect(f"{section}.{spelled(name)}: {why}")
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -131,11 +131,9 @@ def as_config_error(section: str, options: Any) -> Iterator[None]:
     """Turn a ValueError from inside that begins with an option's name into a ConfigError that begins with its flag."""
     try:
         yield
-    except channel_options.NoEffect as error:
-        field, _, why = with_flag_name(str(error), section, options).partition(": ")
-        raise NoEffect(field, why) from None
     except ValueError as error:
-        raise ConfigError(with_flag_name(str(error), section, options)) from None
+        kind = NoEffect if isinstance(error, channel_options.NoEffect) else ConfigError
+        raise kind(with_flag_name(str(error), section, options)) from None
 
 
 def with_flag_name(text: str, section: str, options: Any) -> str:

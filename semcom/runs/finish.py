@@ -28,12 +28,12 @@ def check(config: RunConfig, method: Method) -> None:
     if finish.kind is not None and finish.kind not in known:
         raise ConfigError(f"finish.kind: {unknown(finish.kind, known)}")
     if is_head(finish.kind) and finish.epochs == 0:
-        raise NoEffect("finish.epochs", f"0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
+        raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
     usual = defaults(method, finish.kind)
     for name in FINISH:
         value = getattr(finish, name)
         if value not in (None, usual[name]) and name not in trained_by(config, method):
-            raise NoEffect(f"finish.{spelled(name)}", f"{value!r} has no effect, as {_why(config)}; leave it out")
+            raise NoEffect(f"finish.{spelled(name)}: {value!r} has no effect, as {_why(config)}; leave it out")
 
 
 def _why(config: RunConfig) -> str:

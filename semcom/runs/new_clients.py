@@ -36,13 +36,13 @@ def check(config: Resolved) -> None:
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
-            flag, value = spelled(name), getattr(config, name)
-            raise NoEffect(flag, f"{value!r} has no effect without new clients; set new-clients")
+            value = getattr(config, name)
+            raise NoEffect(f"{spelled(name)}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
     if is_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
         why = f"{config.finish.kind} is not trained in steps"
-        raise NoEffect("new-steps", f"{config.new_steps} has no effect, as {why}; leave it out")
+        raise NoEffect(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
     kinds = sorted(set(config.model.encoder.split(",")))
     if len(kinds) > 1:
         raise ConfigError(f"new-clients: they receive one model, but model.encoder has {' and '.join(kinds)}; give one")

@@ -98,7 +98,7 @@ def _fill_from(config: Resolved, link: Link) -> Resolved:
     """Fill in the options that the link has worked out, and the band. Raises ConfigError for another band."""
     own, given, kind = link.bandwidth_hz, config.air.bandwidth_hz, config.channel.kind
     if own is not None and given not in (None, own):
-        raise NoEffect("air.bandwidth-hz", f"{given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
+        raise NoEffect(f"air.bandwidth-hz: {given!r} is not for {kind}, whose subcarriers occupy {own:g} Hz")
     air = dataclasses.replace(config.air, bandwidth_hz=own or given or BAND_HZ)
     return replace_options(dataclasses.replace(config, air=air), "channel", link.options)
 

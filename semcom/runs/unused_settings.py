@@ -126,4 +126,4 @@ def _refuse(name: str, config: Resolved, why: str, *default: Any) -> None:
     value, (neutral,) = getattr(part, field), default or (usual(part, field),)
     if value != neutral:
         because = why.format(method=config.method, kind=config.channel.kind)
-        raise NoEffect(f"{section}.{spelled(field)}", f"{value!r} has no effect, as {because}; leave it out")
+        raise NoEffect(f"{section}.{spelled(field)}: {value!r} has no effect, as {because}; leave it out")

@@ -40,27 +40,27 @@ FALLS: list[tuple[RunConfig, str, list[str], dict[str, Any]]] = [
     (request(**LINEAR), "--finish.kind svm", ["finish.epochs", "finish.lr"], {"finish.kind": "svm"}),
     (request(**LINEAR), "--finish mlp", [], {"finish.kind": "mlp", "finish.epochs": 7, "finish.lr": 0.5}),
     (request(**LINEAR), "--finish.lr none", [], {"finish.lr": 0.003}),
-    (request(**SNR), "--channel.kind none", ["channel.snr-db", "channel.test-snr-db"], {"channel.snr_db": 10.0}),
+    (request(**SNR), "--channel.kind none", ["channel.snr_db", "channel.test_snr_db"], {"channel.snr_db": 10.0}),
     (request(**SNR), "--channel.kind awgn", [], {"channel.snr_db": 3.0, "channel.test_snr_db": "3,9"}),
     (request(**SNR), "--channel.test-snr-db none", [], {"channel.test_snr_db": None}),
     (
         request(**TDL),
         "--channel.profile rayleigh",
-        ["channel.delay-spread-ns", "channel.carrier-ghz", "channel.speed-mps"],
+        ["channel.delay_spread_ns", "channel.carrier_ghz", "channel.speed_mps"],
         {"channel.options.profile": "rayleigh", "channel.options.speed_mps": None},
     ),
     (request(**SGD), "--train.optimizer adam", ["train.momentum"], {"train.momentum": 0.0}),
-    (request(), "--train.local-steps 5", ["train.local-epochs"], {"train.local_steps": 5, "train.local_epochs": None}),
+    (request(), "--train.local-steps 5", ["train.local_epochs"], {"train.local_steps": 5, "train.local_epochs": None}),
     (
         request(train={"local_steps": 5}),
         "--train.local-epochs 2",
-        ["train.local-steps"],
+        ["train.local_steps"],
         {"train.local_steps": None, "train.local_epochs": 2},
     ),
-    (request("local", train={"through_link": False}), "--channel.kind=none", ["train.through-link"], {}),
+    (request("local", train={"through_link": False}), "--channel.kind=none", ["train.through_link"], {}),
     (request(train={"lr": 0.5}), "perfedavg", ["train.lr"], {"train.lr": 1e-3}),
     (request("fedcl", hyper={"lam": 0.5}), "--hyper.centroids none", ["hyper.lam"], {"hyper.lam": 1 / 64}),
-    (request(new_clients=2, new_steps=5), "--new-clients 0", ["new-steps"], {"new_steps": 100}),
+    (request(new_clients=2, new_steps=5), "--new-clients 0", ["new_steps"], {"new_steps": 100}),
 ]
 
 
