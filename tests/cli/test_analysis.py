@@ -35,14 +35,6 @@ def told(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
     return done.out.splitlines()
 
 
-def refused(capsys: pytest.CaptureFixture[str], line: str) -> str:
-    """The one line of a wrong request."""
-    assert cli.main(line.split()) == 2
-    done = capsys.readouterr()
-    assert done.out == "" and done.err.count("\n") == 1
-    return done.err.removeprefix("semcom: error: ").strip()
-
-
 def test_results_prints_means_or_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head, names, *lines = told(capsys, "results s")
     assert head == "Study of 13 runs (12 done, 1 failed) of fedavg, fedcl; varied: channel.snr_db"
@@ -89,30 +81,6 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
     both = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --view personal")
     assert " fedcl (personal) is 10.5 percentage points more accurate than fedavg (personal) (" in both[0]
     assert " With fedcl (personal) the accuracy is higher for" in both[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("results", "FOLDER: none is given; the words are semcom results FOLDER"),
-        ("compare s fedcl", "B: none is given; the words are semcom compare FOLDER A B"),
-        ("compare s fedcl fedprox", "compare: 'fedprox' is not in the study; there are fedavg, fedcl"),
-        ("results nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
-        ("results ~nobody-at-all/s", "study: ~nobody-at-all/s is no folder; give that of a run or of a sweep"),
-        ("results s --at snr", "at: 'snr' is not field=value, such as channel.snr_db=10"),
-        ("results s --at channel.snr_db=7", "at: no run has channel.snr_db 7; there are 0, 9"),
-        ("results s --plugin own.py", "--plugin: no such flag"),
-        ("results s more", "'more' is not expected here; flags begin with --"),
-        ("results s --what everything", "what: "),
-        ("results s --what confusion", "confusion: no run of the study kept its matrices; repeat runs with "),
-        ("compare s fedcl fedavg --view fedprox=personal", "view: 'fedprox' is not compared; fedcl, fedavg are"),
-        ("compare s fedcl fedavg --view fedcl=personal,fedcl", "view: 'fedcl' in 'fedcl=personal,fedcl' is not METHOD"),
-        ("compare s fedcl fedavg --view fedcl=own", "view: fedcl has no view 'own'; it has personal"),
-        ("compare s fedcl fedavg --metric acc", "metric: fedcl has no 'acc'; it has accuracy, accuracy_std, "),
-    ],
-)
-def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:
-    assert refused(capsys, line).startswith(error)
 
 
 def test_the_help_explains_the_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,19 +74,3 @@ def test_a_fault_of_the_accounting_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Air, "_bandwidth", lambda self, ids: 1e6)
     found = list(channel_check.accounting(Lab(torch.device("cpu"))))
     assert [f.agrees for f in found if "airtime" in f.quantity and "AWGN" in f.quantity] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("all", "channel-check: 'all' is not expected here; flags begin with --"),
-        ("--device abacus", "device: 'abacus' is not here"),
-        ("--seed one", "seed: 'one' is not a whole number"),
-        ("--json .", "json: '.' is a folder; give a file"),
-        ("--quick", "--quick: no such flag"),
-    ],
-)
-def test_a_wrong_request_is_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["channel-check", *words.split()]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and message in err and err.count("\n") == 1

@@ -14,7 +14,7 @@ from semcom.cli import main as cli
 from semcom.cli.plot import PlotFlags
 from semcom.plots import Plot
 from semcom.studies.analysis.sheet import sheet
-from tests.cli.test_analysis import folder, refused, told  # noqa: F401 - a fixture
+from tests.cli.test_analysis import folder, told  # noqa: F401 - a fixture
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 
 
@@ -57,27 +57,3 @@ def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]
     assert told(capsys, f"{line} --format csv --out deep/t.csv") == ["table: deep/t.csv"]
     assert Path("deep/t.csv").read_text() == found.csv()
     assert told(capsys, "table s --at channel.snr_db=9 --metric worst10")[4].startswith("| FedAvg | 50.0 ± ")
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("plot", "FOLDER: none is given; the words are semcom plot FOLDER"),
-        ("plot s --kind line", "kind: "),
-        (
-            "plot s --x snr",
-            "x: 'snr' is no field of the study; give one, such as method, variant, seed, channel.snr_db",
-        ),
-        ("plot s", "channel.snr_db: 0 and 9 for fedavg would be averaged as seeds; give one value of it"),
-        ("plot s --x channel.snr_db --at seed=9", "at: no run has seed 9; there are 0, 1, 2, 3"),
-        ("plot s --x channel.snr_db --at seed=3", "results: no run of the study finished"),
-        ("plot s --x channel.snr_db --out s/bad/error.txt", "out: s/bad/error.txt is a file; give a folder"),
-        ("plot s --x channel.snr_db --window 0", "window: 0 has no effect on lines; leave it out"),
-        ("plot s --x round --window 0", "window: 0 is no number of evaluations; give 1 or more"),
-        ("table s --rows methods", "rows: 'methods' is no field of the study; "),
-        ("table s --metric acc", "metric: fedavg has no 'acc'; it has accuracy, "),
-        ("table", "FOLDER: none is given; the words are semcom table FOLDER"),
-    ],
-)
-def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:  # noqa: F811
-    assert refused(capsys, line).startswith(error)

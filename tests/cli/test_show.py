@@ -238,18 +238,3 @@ def test_it_is_watched_until_nobody_is_at_work(folder: Path, hashes: list[str]) 
     assert status == 0 and not lock.is_locked
     assert text.count("study     s, 5 runs") == 1 and "progress  1 done, 2 stopped, 1 failed, 1 pending" in text
     assert text.rstrip().endswith(f"semcom train --config s/{hashes[FAILED]}/config.json")
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("show", "FOLDER: none is given; the words are semcom show FOLDER"),
-        ("show nowhere", "study: nowhere is no folder; give that of a run or of a sweep, or one that holds runs"),
-        ("show s --watch", "watch: stdout is no terminal; leave it out, and ask again when you like"),
-        ("show s --follow", "--follow: no such flag"),
-    ],
-)
-def test_what_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], line: str, error: str) -> None:
-    assert cli.main(line.split()) == 2
-    done = capsys.readouterr()
-    assert done.out == "" and done.err.startswith(f"semcom: error: {error}") and done.err.count("\n") == 1

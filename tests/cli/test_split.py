@@ -144,42 +144,6 @@ def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: 
     told(capsys, f"train local --data.name set.npz {file} --train.rounds 1 --model.encoder dcgan-narrow --device cpu")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("", "out: no file is named; give the path of the .npz that is to be written"),
-        ("--out x", "out: 'x' does not end in .npz; give the path of the .npz that is to be written"),
-        ("--out x.npy", "out: 'x.npy' does not end in .npz; give the path"),
-        ("--out x.npz --new-clients 3", "--new-clients: no such flag; did you mean --clients?"),
-        ("--out .", "out: '.' is a folder; give the path"),
-        ("set", "split: 'set' is not expected here; flags begin with --"),
-        ("--out x.npz --clients 0", "clients: 0"),
-        ("--out x.npz --partition.kind iid --partition.ways 3", "partition.ways: not for iid"),
-        ("--out x.npz --partition.scarce-fraction 0.5", "partition.scarce-fraction: 0.5 has no effect"),
-        ("--out x.npz --data.size 64", "--data.size: no such flag; those of data are --data.name, --data.root"),
-        ("--out x.npz --train.lr 1", "--train.lr: no such flag"),
-        (
-            "--out x.npz --from-pfllib nowhere",
-            "from-pfllib: 'nowhere' is not there; give a folder as PFLlib divides a dataset",
-        ),
-        (
-            "--out x.npz --from-pfllib nowhere --clients 3",
-            "clients: 3 has no effect with from-pfllib, whose folder says",
-        ),
-        ("--out x.npz --from-pfllib nowhere --seed 3", "seed: 3 has no effect with from-pfllib"),
-        (
-            "--out x.npz --from-pfllib nowhere --partition.kind iid",
-            "partition.kind: 'iid' has no effect with from-pfllib",
-        ),
-        ("--out x.npz --from-pfllib nowhere --partition.ways 2", "partition.ways: 2 has no effect with from-pfllib"),
-        ("--out x.npz --from-pfllib nowhere --partition.scarce 1", "partition.scarce: (1,) has no effect with from-"),
-    ],
-)
-def test_a_wrong_request_is_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = told(capsys, f"split {words}", status=2)
-    assert line.startswith(f"semcom: error: {message}") and not Path("x.npz").exists()
-
-
 def test_a_file_that_is_there_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.npz").write_bytes(b"precious")
     (line,) = told(capsys, "split --clients 2 --out x.npz", status=2)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcom.config import ConfigError
 from semcom.data import counts
+from tests.refusals import refuses
 
 PROPERTY = settings(max_examples=25, deadline=None, derandomize=True)
 SEEDS = st.integers(0, 2**40)
@@ -51,7 +51,7 @@ def test_shots_are_found_whenever_they_exist(tries: int, request: Any, seed: int
 def check_shots(stock: list[int], ways: list[int], size: int, seed: int) -> None:
     wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
     if not placed(stock, ways, size):
-        with pytest.raises(ConfigError, match="partition.shots"):
+        with refuses("partition.shots"):
             counts.shots(*wanted, np.random.default_rng(seed))
         return
     table = counts.shots(*wanted, np.random.default_rng(seed))
@@ -182,7 +182,7 @@ def test_own_test_images_follow_the_training_proportions() -> None:
 
 def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "REDRAWS", 20)
-    with pytest.raises(ConfigError, match="partition.min-size: 10 for each of 10 clients is met by no draw"):
+    with refuses("partition.min_size", 10):
         counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
 
 

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semcom.config import ConfigError, DataConfig
+from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
 from semcom.data.load import load
-from semcom.data.readers import fit, read_folder, read_npz
+from semcom.data.readers import fit, read_folder
 from semcom.data.registry import DATASETS
 from semcom.data.sources import cache_folder, digits
 from semcom.data.split_file import read_split
+from tests.refusals import refuses
 
 ROOT = os.environ.get("SEMCOM_DATA")
 
@@ -42,14 +43,6 @@ def arrays(side: int = 6, channels: int | None = 3, **change: Any) -> dict[str, 
 def written(folder: Path, **change: Any) -> str:
     np.savez(folder / "set.npz", **arrays(**change))
     return str(folder / "set.npz")
-
-
-def refused(**config: Any) -> str:
-    """The one line with which a request is refused."""
-    with pytest.raises(ConfigError) as caught:
-        load(DataConfig(**config))
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_digits_are_real_and_split_once_for_all() -> None:
@@ -110,30 +103,6 @@ def test_large_images_are_resized_with_antialiasing(tmp_path: Path) -> None:
     assert np.array_equal(fit(np.full((2, 3, 40, 30), 77, dtype=np.uint8), 32), np.full((2, 3, 32, 24), 77))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y_test": None}, "it has no y_test"),
-        ({"y_train": np.zeros(4, int)}, "x_train has 5 images, y_train 4 labels"),
-        ({"x_train": np.zeros((5, 6, 6, 3))}, "x_train is float64"),
-        ({"x_train": np.zeros((5, 6), np.uint8)}, r"x_train has the shape \(5, 6\)"),
-        ({"x_train": np.zeros((5, 3, 6, 6), np.uint8)}, "C 1 to 4"),
-        ({"x_train": np.zeros((5, 7, 6, 3), np.uint8)}, r"images of \(7, 6, 3\), x_test of \(6, 6, 3\)"),
-        ({"x_test": np.zeros((0, 6, 6, 3), np.uint8)}, "is empty"),
-        ({"y_train": np.array([0, 1, 2, 0, -1])}, "y_train holds the label -1"),
-        ({"y_train": np.zeros(5)}, "y_train is float64"),
-        ({"y_train": np.zeros((5, 3), int)}, r"y_train is int64 \(5, 3\)"),
-        ({"y_train": np.array([0, 1, 2, 0, 10**9])}, "label 1000000000 with only 8 images"),
-        ({"classes": np.array(["cat", "dog"])}, "label 2, but there are 2 classes"),
-        ({"y_train": np.array([{}] * 5)}, "no readable .npz archive of plain arrays"),
-    ],
-)
-def test_an_npz_that_disagrees_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = written(tmp_path, **change)
-    with pytest.raises(ConfigError, match=f"^data.name: '{path}'.*{message}"):
-        read_npz(path)
-
-
 def _text(path: Path) -> None:
     path.write_text("not an archive")
 
@@ -162,17 +131,8 @@ def _single(path: Path) -> None:
 @pytest.mark.parametrize("damage", [_text, _nothing, _cut_short, _flipped, _single])
 def test_what_is_no_archive_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     damage(tmp_path / "set.npz")
-    assert "is no readable .npz archive of plain arrays (" in refused(name=str(tmp_path / "set.npz"))
-
-
-def test_names_and_roots_that_are_not_there(tmp_path: Path) -> None:
-    line = refused(name="cifar")
-    assert line.startswith("data.name: 'cifar' is unknown: did you mean 'cifar10'?") and ".npz" in line
-    missing = str(tmp_path / "no")
-    assert refused(name="digits", root=missing) == f"data.root: {missing!r} is no folder; name one that exists"
-    assert (
-        refused(name=missing + ".npz") == f"data.name: {missing + '.npz'!r} is not there; give the path of an .npz file"
-    )
+    with refuses("data.name", tmp_path / "set.npz"):
+        load(DataConfig(str(tmp_path / "set.npz")))
 
 
 def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +143,8 @@ def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest
         dataset = load(DataConfig(name="mnist", root=root))
         assert dataset.name == "mnist" and dataset.images.shape == (8, 1, 28, 28)
     (tmp_path / "cifar10.npz").write_text("hello")
-    assert "cifar10.npz' is no readable .npz" in refused(name="cifar10", root=str(tmp_path))
+    with refuses("data.name", "cifar10.npz"):
+        load(DataConfig("cifar10", str(tmp_path)))
 
 
 def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +185,8 @@ def test_no_file_and_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.
         raise OSError("no\nnetwork")
 
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    line = refused(name=name, root=str(tmp_path))
-    assert line.startswith(f"data.name: {name!r} is not in {tmp_path} and could not be downloaded (")
-    assert f"put {name}.npz" in line and "data.root" in line
+    with refuses("data.name", name, f"not in {tmp_path}", "no network", f"put {name}.npz", "data.root"):
+        load(DataConfig(name, str(tmp_path)))
 
 
 def _folder(root: Path) -> Path:
@@ -249,12 +209,15 @@ def test_an_image_folder_is_read(tmp_path: Path) -> None:
 def test_a_damaged_image_folder_is_refused(tmp_path: Path) -> None:
     root = _folder(tmp_path / "set")
     (root / "test" / "bee" / "one.png").write_bytes(b"\x89PNG broken")
-    assert "one.png" in refused(name=str(root))
+    with refuses("data.name", "one.png"):
+        load(DataConfig(str(root)))
     (root / "test" / "bee" / "one.png").unlink()
-    assert "bee" in refused(name=str(root))
+    with refuses("data.name", "test/bee/"):
+        load(DataConfig(str(root)))
     (root / "test" / "bee").rmdir()
-    assert "different classes" in refused(name=str(root))
-    with pytest.raises(ConfigError, match="test/ is missing"):
+    with refuses("data.name", "different classes"):
+        load(DataConfig(str(root)))
+    with refuses("data.name", "test/"):
         (tmp_path / "half" / "train").mkdir(parents=True)
         read_folder(tmp_path / "half")
 
@@ -269,16 +232,16 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
     DATASETS.register("no-dataset")(lambda root: [1, 2])  # type: ignore[arg-type]
     try:
         assert load(DataConfig(name="three-squares")).train_size == 2
-        with pytest.raises(ConfigError, match="the function of 'no-dataset' gives a list, not a Dataset"):
+        with refuses("data.name", "no-dataset", "list"):
             load(DataConfig(name="no-dataset"))
     finally:
         DATASETS._added.pop("three-squares")
         DATASETS._added.pop("no-dataset")
     for change, message in (
-        ({"train_size": 3}, "3 of 3 images are training images"),
-        ({"labels": labels[:2]}, r"labels of shape \(2,\)"),
-        ({"images": np.zeros((3, 1, 0, 40), np.uint8)}, r"images of \(0, 40\) pixels are empty"),
-        ({"images": np.zeros((3, 8, 8), np.uint8)}, r"not \[N, C, H, W\]"),
+        ({"train_size": 3}, "3 of 3"),
+        ({"labels": labels[:2]}, "(2,)"),
+        ({"images": np.zeros((3, 1, 0, 40), np.uint8)}, "(0, 40)"),
+        ({"images": np.zeros((3, 8, 8), np.uint8)}, "[N, C, H, W]"),
         ({"images": np.zeros((3, 1, 8, 8))}, "float64, not uint8"),
     ):
         good: Any = {
@@ -287,7 +250,7 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
             "train_size": 2,
             "classes": ("a", "b"),
         }
-        with pytest.raises(ConfigError, match=message):
+        with refuses("data.name", "mine", message):
             Dataset("mine", **(good | change))
 
 
@@ -352,10 +315,10 @@ PROMISES: list[tuple[dict[str, bytes], str]] = [
 @pytest.mark.parametrize(("members", "message"), PROMISES)
 def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
     tracemalloc.start()
-    line = refused(name=packed(tmp_path / "set.npz", **members))
+    with refuses("data.name", message):
+        load(DataConfig(packed(tmp_path / "set.npz", **members)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "is no readable .npz archive of plain arrays (" + message in line
     assert peak < 20 << 20, "what is promised was allocated"
 
 
@@ -363,16 +326,13 @@ def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
     one, huge = member(np.array([1])), member(shape=(10**15,), kind="<i8")
     ten = Dataset("ten", np.zeros((10, 1, 4, 4), np.uint8), np.zeros(10, np.int64), 8, ("a",))
     path = packed(tmp_path / "split.npz", train_0=huge, test_0=one)
-    with pytest.raises(ConfigError, match=r"^partition.path: '.*split.npz' is no readable .*train_0.npy promises 8000"):
+    with refuses("partition.path", "train_0.npy promises 8000"):
         read_split(path, 1, ten)
     path = packed(tmp_path / "split.npz", train_0=member(np.array([0])), test_0=one, notes=huge)
     assert [len(lists[0]) for lists in read_split(path, 1, ten)] == [1, 1, 0], "what is not needed is not read"
 
 
-def test_users_that_are_not_known_and_what_is_no_file(tmp_path: Path) -> None:
-    assert refused(name="~nobody-at-all/x.npz") == (
-        "data.name: '~nobody-at-all/x.npz' is not there; give the path of an .npz file"
-    )
+def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "set.npz")
-    assert refused(name=str(tmp_path / "set.npz")).endswith("is not there; give the path of an .npz file")
-    assert refused(name="/dev/zero").startswith("data.name: '/dev/zero' is unknown")
+    with refuses("data.name", tmp_path / "set.npz"):
+        load(DataConfig(str(tmp_path / "set.npz")))

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import semcom
-from semcom.config import ConfigError, DataConfig, run_hash
+from semcom.config import DataConfig, run_hash
 from semcom.data.load import load
 from semcom.data.noisy import with_noise
 
@@ -56,18 +56,3 @@ def test_its_options_are_in_the_hash() -> None:
         return run_hash(semcom.resolve(semcom.RunConfig(data=DataConfig("noisy", options={"of": "digits", **options}))))
 
     assert hashed() == hashed(snr_db=9.0) != hashed(snr_db=10.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"of": "noisy"}, "data.options.of: 'noisy' is no dataset to put noise on; give one of digits, cifar10, "),
-        ({"of": "own.npz"}, "data.options.of: 'own.npz' is no dataset"),
-        ({"of": "digits", "snr_db": math.inf}, "data.options.snr_db: inf is no number of decibels"),
-        ({"of": "digits", "snr_db": math.nan}, "data.options.snr_db: "),
-    ],
-)
-def test_what_it_does_not_take(options: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(DataConfig("noisy", options=options))
-    assert str(caught.value).startswith(said)

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcom.config import ConfigError, PartitionConfig
+from semcom.config import PartitionConfig
 from semcom.data.archive import read_pickled
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import partition
 from semcom.data.pfllib import read_pfllib
 from semcom.data.pickled import read_dictionary
 from semcom.data.split import Split
+from tests.refusals import refuses
 
 
 def noise(n: int = 60, channels: int = 3, side: int = 5) -> Dataset:
@@ -78,7 +79,7 @@ def test_equal_images_are_given_out_once_each(tmp_path: Path) -> None:
     assert sorted(np.concatenate(lists).tolist()) == [0, 1, 2, 3, 4, 5]
     assert [sorted(labels[indices].tolist()) for indices in lists] == [[0, 1], [0, 1], [0], [0]]
     again = Split((np.array([3, 1, 1]), np.array([2, 4])), split.test)
-    with pytest.raises(ConfigError, match=r"image 2 of .*train/0.npz \(class 1\) is not in 'equal', or not as often"):
+    with refuses("from_pfllib", "image 2", "train/0.npz", "equal"):
         read_pfllib(written(tmp_path / "bad", dataset, again), dataset)
 
 
@@ -268,27 +269,24 @@ LABELS = DATASET.labels[:2]
 def test_a_damaged_file_is_one_line(tmp_path: Path, held: Any, message: str) -> None:
     RAN.clear()
     folder = written(tmp_path, DATASET, divided(DATASET), train_1=held)
-    with pytest.raises(ConfigError, match="^from-pfllib: ") as stop:
+    with refuses("from_pfllib", "train/1.npz", message):
         read_pfllib(folder, DATASET)
-    assert message in str(stop.value) and "train/1.npz" in str(stop.value) and "\n" not in str(stop.value)
     assert RAN == []
 
 
 def test_an_incomplete_folder_is_one_line(tmp_path: Path) -> None:
-    def refused(folder: str) -> str:
-        with pytest.raises(ConfigError) as stop:
-            read_pfllib(folder, DATASET)
-        return str(stop.value)
+    def refused(folder: Path | str, *words: object) -> None:
+        with refuses("from_pfllib", *words):
+            read_pfllib(str(folder), DATASET)
 
     folder = written(tmp_path / "set", DATASET, divided(DATASET))
-    wanted = "give a folder as PFLlib divides a dataset: train/0.npz, train/1.npz, ..., test/0.npz, "
-    for place, what in (("none", "is not there"), ("set/train/0.npz", "is a file"), ("set/test", "has no train/0.npz")):
-        assert refused(str(tmp_path / place)).startswith(f"from-pfllib: {str(tmp_path / place)!r} {what}; {wanted}")
+    for place in ("none", "set/train/0.npz", "set/test"):
+        refused(tmp_path / place, tmp_path / place, "train/0.npz, train/1.npz, ..., test/0.npz, ")
     (tmp_path / "set" / "test" / "2.npz").unlink()
-    assert f"divides the data over 3 clients, but has no test/2.npz; {wanted}" in refused(folder)
+    refused(folder, "3 clients", "no test/2.npz")
     (tmp_path / "set" / "train" / "2.npz").unlink()
-    assert refused(folder) == f"from-pfllib: {folder!r} has files of 2 clients, and 3 in its config.json"
+    refused(folder, folder, "files of 2 clients, and 3")
     (tmp_path / "set" / "config.json").write_text("[1")
-    assert refused(folder).endswith("config.json cannot be read")
+    refused(folder, "config.json cannot be read")
     (tmp_path / "set" / "config.json").unlink()
     assert len(read_pfllib(folder, DATASET).train) == 2

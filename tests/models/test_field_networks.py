@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional
 
-from semcom.config import ConfigError, ModelConfig, RunConfig
+from semcom.config import ModelConfig, RunConfig
 from semcom.models.dropout import Dropout
 from semcom.models.own import own_layers
 from semcom.models.registry import ENCODERS, ends_in, own_features
 from semcom.runs.resolve import resolve
 from tests import worlds
 from tests.methods.arms import rounds
+from tests.refusals import refuses
 
 
 @pytest.fixture(autouse=True)
@@ -221,25 +222,23 @@ def test_a_pooled_resnet_is_the_other_one_without_its_last_layer(name: str) -> N
 def test_a_number_of_features_that_is_not_theirs_is_refused(name: str) -> None:
     d = POOLED[name]
     assert resolve(RunConfig(method="local", model=ModelConfig(name, features=d))).model.features == d
-    with pytest.raises(ConfigError, match=f"^model.features: 64 is not the {d} features of {name}; give {d}$"):
+    with refuses("model.features", 64, d, name):
         resolve(RunConfig(method="local", model=ModelConfig(name)))
-    with pytest.raises(ConfigError, match=f"^model.features: 64 is not the {d} features of {name}; give {d}$"):
+    with refuses("model.features", 64, d, name):
         resolve(RunConfig(method="local", model=ModelConfig(f"cnn,{name}")))
 
 
 def test_encoders_that_end_in_different_numbers_are_refused() -> None:
     model = ModelConfig("resnet18-pooled,mobilenet-v1,resnet34-pooled", features=512)
     given = "resnet18-pooled 512 and mobilenet-v1 1024 and resnet34-pooled 512"
-    with pytest.raises(
-        ConfigError, match=f"^model.encoder: the clients need one number of features; these give: {given}$"
-    ):
+    with refuses("model.encoder", given):
         resolve(RunConfig(method="local", model=model))
 
 
 def test_an_encoder_of_one_s_own_can_end_in_its_own_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
     ENCODERS.register("test-end")(ends_in(6)(lambda channels, features: nn.Identity()))
-    with pytest.raises(ConfigError, match="^model.features: 64 is not the 6 features of test-end; give 6$"):
+    with refuses("model.features", 64, 6, "test-end"):
         resolve(RunConfig(method="local", model=ModelConfig("test-end")))
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from semcom.config import ConfigError
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
 from semcom.models.split import SplitModel
 from tests import worlds
+from tests.refusals import refuses
 
 
 def seeded(seed: int = 0) -> None:
@@ -143,29 +141,16 @@ def test_a_split_model_names_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "layers", "message"),
+    ("layers", "field", "words"),
     [
-        (
-            "test-wrong-d",
-            lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 6)),
-            r"encoder: it gives \[6\] per sample; \[4\] is",
-        ),
-        (
-            "test-wrong-in",
-            lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 4)),
-            r"encoder: it does not run on \[1, 8, 8\] per",
-        ),
-        (
-            "test-drop",
-            lambda: nn.Sequential(nn.Flatten(), nn.AlphaDropout(), nn.Linear(64, 4)),
-            "does not key the draws of AlphaDropout; take nn.Dropout",
-        ),
+        ([nn.Linear(64, 6)], "model.encoder", ("[6] per sample", "[4]")),
+        ([nn.Linear(9, 4)], "model.encoder", ("[1, 8, 8] per sample",)),
+        ([nn.AlphaDropout(), nn.Linear(64, 4)], "model", ("AlphaDropout", "nn.Dropout")),
     ],
 )
-def test_networks_that_cannot_run_are_refused(name: str, layers: Any, message: str) -> None:
-    ENCODERS._added[name] = lambda channels, features: layers()
-    try:
-        with pytest.raises(ConfigError, match=message):
-            worlds.world(encoder=name).population()
-    finally:
-        ENCODERS._added.pop(name)
+def test_networks_that_cannot_run_are_refused(
+    layers: list[nn.Module], field: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENCODERS._added, "test-wrong", lambda channels, features: nn.Sequential(nn.Flatten(), *layers))
+    with refuses(field, *words):
+        worlds.world(encoder="test-wrong").population()

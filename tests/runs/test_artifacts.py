@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semcom.cli.flags import read_early, read_train
-from semcom.config import ConfigError, RunConfig
+from semcom.config import RunConfig
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs import artifacts, runner
 from semcom.runs.accuracy import per_client
@@ -18,6 +18,7 @@ from semcom.runs.artifacts import Samples, class_counts, even_quota
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
+from tests.refusals import refuses
 from tests.runs import test_finish  # noqa: F401 - registers test-tuned
 from tests.runs.test_run import snapshot, stop_at
 
@@ -176,34 +177,31 @@ def test_the_command_line_takes_a_list_with_commas_or_spaces() -> None:
 
     assert read("confusion,features,curves-per-client").keep == ALL == read(*ALL).keep
     assert read("features", "--seed", "3").keep == ("features",)
-    with pytest.raises(ConfigError, match="^keep: 'all' is not one of confusion, features, curves-per-client$"):
+    with refuses("keep", "all", "confusion, features, curves-per-client"):
         read("all")
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "words"),
     [
-        ({"out": None}, "keep: 'confusion,features,curves-per-client' has no effect without out; give a folder"),
-        (
-            {"limit": 8 * 4 * 16 - 1},
-            "keep: 'confusion' of 4 clients takes 0 MiB a view, and at most 0 are kept; set train",
-        ),
-        ({"limit": 8 * 4 * 3 - 1, "keep": ("curves-per-client",)}, "keep: 'curves-per-client' of 4 clients takes"),
+        ({"out": None}, "without out"),
+        ({"limit": 8 * 4 * 16 - 1}, "'confusion' of 4 clients"),
+        ({"limit": 8 * 4 * 3 - 1, "keep": ("curves-per-client",)}, "'curves-per-client' of 4 clients"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_any_work(
-    options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if limit := options.pop("limit", None):
         monkeypatch.setattr(artifacts, "LARGEST", limit)
-    with pytest.raises(ConfigError) as error:
+    with refuses("keep", words):
         run(request(tmp_path / "out", **options))
-    assert str(error.value).startswith(message) and not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_other_things_are_not_kept() -> None:
     for wrong in (("weights",), "confusion", ["confusion", 3]):
-        with pytest.raises(ConfigError, match="^keep: .* is not a list, each one of confusion, features, curves-per-c"):
+        with refuses("keep"):
             worlds.request(keep=wrong)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from semcom import embedding, knn_purity, silhouette
-from semcom.config import ConfigError
+from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
 
@@ -37,9 +35,9 @@ def test_copies_of_an_image_are_no_neighbours() -> None:
     assert knn_purity(rows, labels, k=2) == 1.0
     assert abs(knn_purity(rows, labels, k=3, images=image) - 1 / 4) < 5 * (3 / 16 / 200) ** 0.5
     assert knn_purity(x, y, images=np.arange(200)) == knn_purity(x, y)
-    with pytest.raises(ConfigError, match="k: 598 neighbours of other images, where 600 rows have up to 2 copies"):
+    with refuses("k", 598, 600):
         knn_purity(rows, labels, k=598, images=image)
-    with pytest.raises(ConfigError, match=r"images: \[200\] is not one for each of 600 rows"):
+    with refuses("images", [200], 600):
         knn_purity(rows, labels, images=np.arange(200))
 
 
@@ -68,20 +66,3 @@ def test_tsne_keeps_clusters_apart_and_is_the_same_again() -> None:
     assert np.array_equal(first, embedding(features, seed=0))
     few = embedding(features[:5])
     assert few.shape == (5, 2) and np.isfinite(few).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda x, y: embedding(x, kind="umap"), "kind: 'umap' is not one of tsne, pca"),
-        (lambda x, y: embedding(x[:2]), "features: [2, 6] is no table of at least 3 rows and 2 columns"),
-        (lambda x, y: embedding(x * np.inf), "features: not all of them are finite"),
-        (lambda x, y: knn_purity(x, y[:-1]), "labels: [79] is not one for each of 80 images"),
-        (lambda x, y: knn_purity(x, y, k=80), "k: 80 neighbours among 80 images; give 1 to 79"),
-        (lambda x, y: silhouette(x, 0 * y), "labels: 1 classes among 80 images; there must be two, and fewer"),
-    ],
-)
-def test_refusals(call: Any, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        call(clusters()[0] + 1.0, clusters()[1])
-    assert str(error.value).startswith(message)

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from channels import make_link
-from semcom.config import ConfigError
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
 from semcom.engine.train.view import confusion, infer_images
@@ -18,6 +17,7 @@ from semcom.runs.accuracy import spread
 from semcom.runs.evaluation import evaluate, of_clients
 from semcom.runs.runner import run
 from tests import worlds
+from tests.refusals import refuses
 from tests.runs.test_run import ARMS, weights
 
 
@@ -141,7 +141,7 @@ def test_validation_leaves_the_received_snr_of_the_test_as_it_is() -> None:
 
 @pytest.mark.parametrize(("clients", "message"), [(0, "train.eval-clients: 0 is not"), (5, "is more than the 4 clien")])
 def test_a_number_that_cannot_be_drawn_is_refused(clients: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with refuses("train.eval_clients", clients):
         worlds.request(train={"eval_clients": clients})
 
 

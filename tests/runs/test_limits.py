@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError
+from semcom.config import PartitionConfig, RunConfig, RunError
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition
@@ -27,6 +27,7 @@ from semcom.runs.limits import CLIENT, check_size, check_work, within_memory
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
+from tests.refusals import refuses
 
 GIB = 2**30
 CPU = torch.device("cpu")
@@ -39,68 +40,6 @@ def one_gib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def request(**fields: Any) -> RunConfig:
     return RunConfig(method="fedavg", device="cpu", **fields)
-
-
-TOO_LARGE: list[tuple[dict[str, Any], str]] = [
-    (
-        {"clients": 99999999999},
-        "clients: 99999999999 is too large: the lists of their images take at least 37,252.9 GiB",
-    ),
-    ({"clients": 1000000000}, "clients: 1000000000 is too large: .* take at least 372.5 GiB"),
-    ({"new_clients": 10**10}, "new-clients: 10000000000 is too large: .* take at least 3,725.3 GiB"),
-    ({"new_clients": 10**10, "channel": {"snr_db": ",".join(["9"] * 20)}}, "new-clients: 10000000000 is too large"),
-    ({"clients": 10**10, "channel": {"kind": "ofdm"}}, "clients: 10000000000 is too large"),
-    ({"processes": 1000, "clients": 1000}, "processes: 1000 is too large: so many processes take at least 195.7 GiB"),
-    (
-        {"model": {"features": 10**6}},
-        r"model.features: 1000000 is too large: the network dcgan of 4,106,657,930 numbers",
-    ),
-    ({"model": {"features": 10**18}}, "model: 'dcgan' or 'linear' cannot be made with 1000000000000000000 features"),
-    (
-        {"method": "local", "model": {"encoder": "cnn,dcgan", "features": 30000}},
-        "model.features: 30000 is too large: the network dcgan of",
-    ),
-    (
-        {"channel": {"kind": "ofdm", "options": {"subcarriers": 2 * 10**9}}, "clients": 2},
-        "channel.subcarriers: 2000000000 is too large: a mini-batch takes at least 104.3 GiB",
-    ),
-    ({"chunk": 20, "model": {"features": 5000}}, "chunk: 20 is too large: 20 networks dcgan of .* take at least 3.3"),
-    (
-        {"train": {"local_epochs": 10**8}},
-        "train.local-epochs: 100000000 is too large: 4,500,000,000 visits of a client",
-    ),
-    (
-        {"channel": {"kind": "none"}, "train": {"local_epochs": 10**8}},
-        "train.local-epochs: 100000000 is too large: .* take at least 34.3 GiB",  # 8 bytes a visit, 8 a mini-batch
-    ),
-    (
-        {"train": {"local_epochs": 10**8}},
-        "train.local-epochs: 100000000 is too large: .* take at least 1,107.2 GiB",  # and the noise of 64 features
-    ),
-    ({"train": {"local_steps": 10**8}}, "train.local-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
-    ({"new_clients": 1, "new_steps": 10**8}, "new-steps: 100000000 is too large: 4,500,000,000 visits of a client"),
-    (
-        {"method": "fedbabu", "clients": 350, "partition": {"kind": "iid"}},
-        "train.eval-clients: 350 is too large: fine-tuned copies of 920,714 numbers for so many clients take",
-    ),
-    (
-        {"partition": {"options": {"shots": 10**20}}},
-        "partition.shots: 100000000000000000000 is more than 9223372036854775807",
-    ),
-    ({"air": {"bits_per_float": 10**20}}, "air.bits-per-float: 100000000000000000000 is more than"),
-    ({"train": {"local_epochs": (1, 10**20), "lr": 0.1}, "clients": 2}, "train.local-epochs: 100000000000000000000 is"),
-    ({"method": "fedcl", "hyper": {"scg_steps": 10**20}}, "hyper.scg-steps: 100000000000000000000 is more than"),
-]
-
-
-@pytest.mark.parametrize(("fields", "message"), TOO_LARGE, ids=[message[:50] for _, message in TOO_LARGE])
-def test_what_is_too_large_is_refused_with_what_it_takes(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(ConfigError, match=f"^{message}") as stop:
-        run(RunConfig(**{"method": "fedavg", "device": "cpu", "out": str(out), **fields}))
-    line = str(stop.value)
-    assert "\n" not in line and not out.exists()
-    assert "cannot be made" in line or "is more than" in line or line.endswith("GiB, and 1.0 GiB are free")
 
 
 def test_a_batch_takes_no_more_than_the_clients_images() -> None:
@@ -143,7 +82,7 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(limits, "free_memory", lambda device: least)
     check_work(config, data.members, None, CPU)
     monkeypatch.setattr(limits, "free_memory", lambda device: least - 1)
-    with pytest.raises(ConfigError, match="model.features: 4 is too large"):
+    with refuses("model.features", 4):
         check_work(config, data.members, None, CPU)
 
 
@@ -156,24 +95,24 @@ TRAINED: list[tuple[str, dict[str, Any], int, str]] = [
         "fedavg",
         {"kind": "linear"},
         8 * (800 * 4 + (40 + 3) * 15),
-        "linear heads for so many clients and the features of",
+        "linear heads",
     ),
-    ("fedavg", {"kind": "mlp"}, 8 * (800 * 4 + (40 + 3) * 35), "mlp heads for so many clients and the features of"),
+    ("fedavg", {"kind": "mlp"}, 8 * (800 * 4 + (40 + 3) * 35), "mlp heads"),
     (
         "repper",
         {},
         8 * (800 * 4 + (40 + 3) * 15),
-        "linear heads for so many clients and the features of their 800 images",
+        "linear heads",
     ),
     (
         "repper",
         {"optimizer": "sgd"},
         8 * (800 * 4 + (40 + 1) * 15),
-        "linear heads for so many clients and the features",
+        "linear heads",
     ),
-    ("fedavg_ft", {}, 8 * (800 * 4 + (40 + 3) * 15), "linear heads for so many clients and the features of"),
-    ("fedbabu", {}, 8 * (40 + 3) * 267, "fine-tuned copies of 267 numbers for so many clients"),
-    ("local", {"kind": "svm"}, 16 * 800 * 4, "the features of 800 images that svm is fitted to"),
+    ("fedavg_ft", {}, 8 * (800 * 4 + (40 + 3) * 15), "linear heads"),
+    ("fedbabu", {}, 8 * (40 + 3) * 267, "fine-tuned copies of 267 numbers"),
+    ("local", {"kind": "svm"}, 16 * 800 * 4, "the features of 800 images"),
 ]
 
 
@@ -188,7 +127,7 @@ def test_a_last_stage_that_fits_is_not_refused(
     monkeypatch.setattr(limits, "free_memory", lambda device: least)
     check_work(w.config, members, None, CPU)
     monkeypatch.setattr(limits, "free_memory", lambda device: least - 1)
-    with pytest.raises(ConfigError, match=f"^train.eval-clients: 40 is too large: {what}.* take at least"):
+    with refuses("train.eval_clients", 40, what):
         check_work(w.config, members, None, CPU)
 
 

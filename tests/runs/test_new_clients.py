@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from semcom.cli import printing as report
-from semcom.config import ConfigError, RunConfig, run_hash
+from semcom.config import RunConfig, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation
 from semcom.data.load import load
@@ -33,7 +33,7 @@ from semcom.runs.new_clients import joining
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
-from tests.runs.test_run import one_line, weights
+from tests.runs.test_run import weights
 
 
 @METHODS.register("test-heads")
@@ -283,49 +283,3 @@ def test_values_per_client_are_taken_in_turn() -> None:
     assert round(config.train.participation * 5) == 2  # type: ignore[operator]
     result = run(request("fedcl", new_clients=5, train=train, channel=channel))
     assert len(result.summary["new_clients"]["head"]["clients"]) == 5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"new_clients": -1}, "new-clients: -1 is not a whole number of at least 0"),
-        ({"new_steps": 0}, "new-steps: 0 is not a whole number of at least 1"),
-        ({"new_clients": 0}, "new-steps: 7 has no effect without new clients"),
-        ({"new_clients": 0, "new_data": "test-dots"}, "new-data: 'test-dots' has no effect without new clients"),
-        ({"new_data": "test-bars"}, "new-data: 'test-bars' is the data of the run"),
-        (
-            {"encoder": "test-patches,test-conv"},
-            "new-clients: they receive one model, but model.encoder has test-conv ",
-        ),
-        (
-            {"new_data": "test-dots", "partition": {"kind": "file", "path": "split.npz"}},
-            "new-data: 'test-dots' is not what the file of",
-        ),
-        ({"partition": {"scarce": (3,)}}, "partition.scarce: there is no client 3"),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        request("local", **options)
-    assert one_line(error.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"new_data": "test-colours"}, "new-data: 'test-colours' has 3 channels, the data of the run 1"),
-        (
-            {"new_data": "test-dots", "partition": {"ways": 3}},
-            "new-data: 'test-dots' cannot be taken (partition.ways: 3",
-        ),
-        ({"new_data": "nowhere"}, "new-data: 'nowhere' cannot be taken (data.name: 'nowhere' is unknown"),
-        ({"new_clients": 500}, "clients: 503 is more than the 160 images of"),
-        ({"new_clients": 50}, "partition.shots: "),
-    ],
-)
-def test_data_that_do_not_fit_are_refused_before_any_work(
-    options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError) as error:
-        run(request("local", out=str(tmp_path / "out"), **options))
-    assert one_line(error.value).startswith(message) and not list(tmp_path.iterdir())

@@ -12,10 +12,10 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.cli.flags import read_early, read_train
-from semcom.config import ConfigError
 from semcom.runs import tracking
 from semcom.runs.runner import run
 from tests import worlds
+from tests.refusals import refuses
 from tests.runs import test_finish  # noqa: F401 - registers test-tuned
 
 
@@ -110,9 +110,9 @@ def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pyte
 
 def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="file is a file; give a folder$"):
+    with refuses("tensorboard", "file"):
         semcom.TensorBoard(tmp_path / "file")
-    with pytest.raises(ConfigError, match="^tensorboard: .*file is a file; give a folder$"):
+    with refuses("tensorboard", "file"):
         semcom.TensorBoard(tmp_path / "file" / "in" / "it")
     with semcom.TensorBoard(tmp_path / "board"):
         pass

@@ -17,8 +17,6 @@ from semcom.runs.accuracy import headlines
 from semcom.runs.arrays import write_arrays
 from semcom.runs.folder import write_summary
 
-Evaluations = Mapping[int, Sequence[float]]
-"""Round -> accuracies of the clients."""
 TRAFFIC = {"floats": 10.0, "bits": 320.0, "uses": 100.0, "airtime_s": 0.5, "energy_j": 2.0}
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import papers
-from semcom.config import ConfigError, PartitionConfig, RunConfig
+from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, point_label, value_label
 from semcom.studies.overrides import (
@@ -18,7 +18,6 @@ from semcom.studies.overrides import (
     format_set,
     format_values,
     format_vary,
-    read_seeds,
     read_set,
     read_vary,
     several,
@@ -51,43 +50,11 @@ def test_ranges_and_lists(text: str, words: list[str]) -> None:
     assert several(text, "seeds") == words
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("4..0", "^seeds: '4..0' has no numbers; write FIRST..LAST or FIRST..LAST:STEP, with 1 to 10000 numbers$"),
-        ("0..4:0", "^seeds: '0..4:0' has no numbers"),
-        ("0..10000", "^seeds: '0..10000' has 10001 numbers"),
-        ("1,,2", "^seeds: '1,,2' has an empty value"),
-        ("1,two", "^seeds: 'two' is not a whole number of at least 0; write 0..4 or 0,3,7$"),
-        ("0..1:0.5", "^seeds: '0.0' is not a whole number"),
-    ],
-)
-def test_seeds_that_are_none(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        read_seeds(text)
-
-
 def test_joint_fields() -> None:
     found = read_vary("partition.ways,partition.shots=2:150,3:100", typed)
     assert found == (("partition.ways", "partition.shots"), ((2.0, 150.0), (3.0, 100.0)))
     assert read_vary("hyper.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
     assert read_set("finish=lr", typed) == ("finish.kind", "lr")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("train.rounds", "^vary: 'train.rounds' is not FIELD=VALUE; write for example --vary channel.snr_db=-6..18:3$"),
-        ("=3", "^vary: '=3' is not FIELD=VALUE"),
-        ("partition.ways,partition.shots=2", "^vary: '2' has 1 values for 2 fields; write WAYS:SHOTS$"),
-        ("partition.ways,partition.shots=2:3:4", "^vary: '2:3:4' has 3 values for 2 fields; write WAYS:SHOTS$"),
-        ("a,b=[[1,2],[3]]", r"^vary: a,b takes a JSON list of lists with 2 values each, not '\[\[1,2\],\[3\]\]'$"),
-        ("a=[1,", "^vary: a='.1,' is no JSON list "),
-    ],
-)
-def test_axes_that_are_none(text: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        read_vary(text, typed)
 
 
 @pytest.mark.parametrize(
@@ -160,34 +127,6 @@ def test_another_partition_takes_its_options_with_it() -> None:
     assert (config.partition.kind, config.partition.options) == ("dirichlet", {"beta": 0.5})
     same = apply_overrides(MINE, "smoke", parse_request(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
     assert same[0].partition.options == {"ways": 2, "shots": 15}
-
-
-@pytest.mark.parametrize(
-    ("declared", "request_", "message"),
-    [
-        (MINE, {"methods": ("moon",)}, "^methods: mine has no variant 'moon'; its variants are fedcl, mean, fedavg$"),
-        (MINE, {"methods": ()}, "^methods: none is given; the variants of mine are fedcl, mean, fedavg$"),
-        (MINE, {"set": {"train.round": 5}}, "^train.round: no such field; known are rounds, "),
-        (MINE, {"set": {"method": "fedcl"}}, "^method: the methods of a grid are its variants "),
-        (MINE, {"set": {SNR: 3}, "vary": {SNR: (3,)}}, "^channel.snr_db: it is asked for twice; "),
-        (MINE, {"seeds": 1, "set": {"seed": 2}}, "^seed: it is asked for twice; "),
-        (MINE, {"seeds": ()}, r"^seed: the sweep varies it over \(\); give a tuple of values$"),
-        (
-            JOINT,
-            {"set": {WAYS: 2}},
-            "^partition.ways: joint varies partition.ways,partition.shots together; give them ",
-        ),
-        (JOINT, {"vary": {SHOTS: (2,)}}, "^partition.shots: joint varies partition.ways,partition.shots together; "),
-        (
-            MINE,
-            {"methods": "mean", "set": {"hyper.centroids": "scg"}},
-            "^hyper.centroids: 'scg' has no effect, as all ",
-        ),
-    ],
-)
-def test_requests_that_cannot_be_met(declared: Experiment, request_: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        apply_overrides(declared, "smoke", parse_request(**request_)).runs("smoke")
 
 
 def of(declared: Experiment, plugins: tuple[str, ...] = (), **fields: Any) -> str:

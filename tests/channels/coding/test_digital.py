@@ -119,42 +119,6 @@ def test_two_of_the_three_choose_the_third(given, settled):
     assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"bits": 2, "modulation": 16, "code_rate": 0.5}, "bits: 2 is not code_rate x log2(modulation) / 2 = 1; give"),
-        ({"bits": 2, "modulation": 16}, "bits: 2 per value need code rate 1 with modulation 16; 1/5 to 948/1024 exist"),
-        ({"bits": 1, "code_rate": 0.3}, "bits: 1 per value at code_rate 0.3 need 6.66667 bits per symbol; 2, 4, 6, 8"),
-        ({"bits": 9}, "bits: 9 per value need code rate 2.25 with modulation 256; 1/5 to 948/1024 exist"),
-        ({"bits": -1}, "bits: -1 is not a positive number"),
-        ({"bits": math.nan}, "bits: nan is not a positive number"),
-        (
-            {"modulation": 12},
-            "modulation: a constellation of 12 points is no power of two; known are 4, 16, 64 and 256",
-        ),
-        ({"modulation": 8}, "modulation: a constellation of 8 points is no square; known are 4, 16, 64 and 256"),
-        ({"modulation": -16}, "modulation: a constellation of -16 points is no power of two"),
-        ({"code_rate": 0.95}, "code_rate: 0.95 is not a number from 1/5 to 948/1024"),
-        ({"code_rate": math.nan}, "code_rate: nan is not a number from 1/5 to 948/1024"),
-        ({"fading": "ofdm"}, "fading: 'ofdm' is unknown; known are awgn, rayleigh, rician"),
-        ({"coherence": "batch"}, "coherence: 'batch' has no effect with fading awgn"),
-        ({"fading": "rayleigh", "coherence": "second"}, "coherence: 'second' is unknown; known are symbol, sample"),
-        ({"fading": "rayleigh", "k_factor_db": 3.0}, "k_factor_db: 3.0 has no effect with fading rayleigh"),
-        ({"equaliser": "zf"}, "equaliser: 'zf' is not for digital, which takes downlink, bits, modulation, code_rate"),
-        ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(options, said):
-    with pytest.raises(ValueError) as error:
-        make_link("digital", **options)
-    assert str(error.value).startswith(said) and "\n" not in str(error.value)
-
-
-def test_too_few_features_are_told_before_any_work():
-    with pytest.raises(ValueError, match=r"^bits: 4 do not fit into 2 uses of 4 bits; codewords hold 12 at least$"):
-        make_link("digital").in_band(20, 20, 50, 4)
-
-
 def test_what_a_step_needs_is_made_with_the_draws():
     """So that no step waits for it; with those of features, and not with those of tensors that are sent uncoded."""
     link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")

@@ -134,26 +134,6 @@ def test_the_scheme_of_an_snr_loses_few():
         assert chain.send(images, snr_db, seeded()).lost.double().mean() <= 0.1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"uses": 2}, "uses: 2 carry 4 bits, which do not hold a checksum of 16 and a byte"),
-        ({"uses": -5}, "uses: -5 is not a whole number of at least 1"),
-        ({"uses": 99.5}, "uses: 99.5 is not a whole number of at least 1"),
-        ({"uses": 512, "modulation": 12}, "modulation: a constellation of 12 points is no power of two; known are"),
-        ({"uses": 512, "code_rate": 1.5}, "code_rate: 1.5 is not a number from 1/5 to 948/1024"),
-        ({"uses": 512, "codec": "png"}, "codec: 'png' is unknown; known are webp, jpeg"),
-        ({"uses": 512, "headers": "none"}, "headers: 'none' is unknown; known are sent, free"),
-        ({"uses": 512, "fading": "ofdm"}, "fading: 'ofdm' is unknown; known are awgn, rayleigh, rician"),
-        ({"uses": 512, "coherence": "batch"}, "coherence: 'batch' has no effect with fading awgn"),
-    ],
-)
-def test_bad_input_is_one_line(arguments, said):
-    with pytest.raises(ValueError) as error:
-        ImageChain(**arguments)
-    assert str(error.value).startswith(said) and "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("images", [torch.zeros(2, 3, 8, 8), torch.zeros(3, 8, 8, dtype=torch.uint8)])
 def test_other_images_are_one_line(images):
     with pytest.raises(ValueError, match=r"^images: torch\.\w+ \[.*\] is not uint8 \[n, 1 or 3, height, width\]$"):

@@ -269,14 +269,6 @@ def test_codewords_keep_to_the_limits_of_ldpc(bits, uses, modulation, words):
     assert torch.equal(got, sent.bool()) and good.all()
 
 
-def test_a_block_that_does_not_fit_is_one_line():
-    with pytest.raises(ValueError, match=r"^bits: 4 do not fit into 2 uses of 4 bits; codewords hold 12 at least$"):
-        modem(4, 2, 16, CPU)
-    for wrong, reason in ((12, "no power of two"), (1, "no power of two"), (32, "no square")):
-        with pytest.raises(ValueError, match=rf"^modulation: a constellation of {wrong} points is {reason}; known are"):
-            QAM(wrong, CPU)
-
-
 @pytest.mark.parametrize("modulation", SIZES)
 def test_scrambling_keeps_the_power_at_one(modulation):
     """For bits that are all equal too: |x|^2 of random symbols has a variance below 0.4 for every QAM."""

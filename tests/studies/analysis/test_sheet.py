@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import semcom
-from semcom.config import ConfigError
 from semcom.studies.analysis.sheet import Sheet, sheet
 from semcom.studies.analysis.study import Study
 from tests.studies.folders import config, simple
@@ -98,12 +97,3 @@ def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
     assert turned.cells["mean"].tolist() == study.mean([SNR, "method"], metric="worst10")["mean"].tolist()
     both = sheet(study, rows=["method", SNR], columns=["partition.ways"])
     assert both.markdown().splitlines()[2] == "| Method | SNR (dB) | ways 3 |", "a field that does not vary is one, too"
-
-
-def test_what_is_refused(study: Study) -> None:
-    with pytest.raises(
-        ConfigError, match="^rows: 'methods' is no field of the study; give one, such as method, variant"
-    ):
-        sheet(study, rows=["methods"])
-    with pytest.raises(ConfigError, match="^channel.snr_db: 0 and 9 for fedavg would be averaged as seeds; give one"):
-        sheet(study, columns=[])

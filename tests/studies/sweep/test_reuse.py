@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.demo import DEMO
-from semcom.config import ConfigError, RunConfig, RunError, run_hash
+from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, write_atomically
 from semcom.runs.arrays import write_arrays
 from semcom.runs.folder import LOCK, Folder, write_config
@@ -25,6 +25,7 @@ from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import take
 from semcom.studies.sweep.sweep import preview, sweep
+from tests.refusals import refuses
 
 Run = Callable[[RunConfig], None]
 
@@ -104,10 +105,10 @@ def test_a_preview_counts_what_would_be_taken_over(three: Path, tmp_path: Path) 
 
 
 def test_a_study_without_the_runs_is_refused(three: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="reuse: .*three.* has no finished run of this sweep"):
+    with refuses("reuse", three):
         sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[three])
     for place in (tmp_path / "nowhere", "~nobody-at-all/nowhere"):
-        with pytest.raises(ConfigError, match="reuse: .*nowhere: it is not of a sweep"):
+        with refuses("reuse", "nowhere"):
             sweep("demo", out=tmp_path / "other", seeds=(3,), reuse=[place])
     assert not (tmp_path / "other").exists()
 
@@ -117,14 +118,14 @@ def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -
     one = next(path.parent for path in (tmp_path / "a").glob(f"*/{SUMMARY}"))
     (tmp_path / "a" / "sweep.json").rename(tmp_path / "sweep.json")
     for study in (one, tmp_path / "a"):
-        with pytest.raises(ConfigError, match="reuse: "):
+        with refuses("reuse"):
             sweep("demo", out=tmp_path / "b", reuse=study)
     held = json.loads((tmp_path / "sweep.json").read_text())
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "own_training": True}))  # as it was once declared
-    with pytest.raises(ConfigError, match="it is of another training function"):
+    with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "experiment": "gone", "own_training": True}))
-    with pytest.raises(ConfigError, match="it is of another training function"):
+    with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
 
 
@@ -135,7 +136,7 @@ def test_a_sweep_says_that_it_was_given_a_training_function(tmp_path: Path, run:
     sweep("demo", out=tmp_path / "a", train=given)
     assert json.loads((tmp_path / "a" / "sweep.json").read_text())["own_training"] is True
     for train in (None, given):
-        with pytest.raises(ConfigError, match="it is of another training function"):
+        with refuses("reuse", "training function"):
             sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a", train=train)
 
 
@@ -163,9 +164,9 @@ def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_p
         for name in (CONFIG, METRICS, ARRAYS, SUMMARY, CHECKPOINT, LOCK):
             write_atomically(place / name, name)
     for name, study in (("mine", three), ("theirs", tmp_path / "mine"), ("demo", tmp_path / "mine")):
-        with pytest.raises(ConfigError, match="it is of another training function"):
+        with refuses("reuse", "training function"):
             sweep(name, out=tmp_path / "new", seeds=(0,), reuse=[study])
-    with pytest.raises(ConfigError, match="it is of another training function"):
+    with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "new", seeds=(0,), reuse=[three], train=lambda config: run(config))
     sweep("ours", out=tmp_path / "ours", seeds=(0,), reuse=[tmp_path / "mine"])
     assert marks(tmp_path / "mine") and not marks(tmp_path / "ours")
