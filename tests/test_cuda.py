@@ -305,11 +305,7 @@ def test_no_link_waits_in_a_pass(name: str) -> None:
 
 # Launches ------------------------------------------------------------------------------------------------------------
 
-LAUNCHES = {
-    ("a", "float32"): (59, 0),
-    ("b", "float32"): (151, 45),
-    ("b", "bf16"): (170, 45),
-}
+LAUNCHES = {("a", "float32"): (59, 0), ("b", "float32"): (151, 45), ("b", "bf16"): (170, 45)}
 """Launches of a step of all clients at once, and of the base station's one in a round, in cases of `semcom bench
 engine`: as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
 

@@ -40,14 +40,7 @@ SKIP = "not run by the tests"
 TESTED = {
     README: ("First run", "A study", "Your own method"),
     RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
-    EXTENDING: (
-        "A method",
-        "A channel",
-        "An encoder",
-        "A dataset",
-        "A partition",
-        "An experiment and its figure",
-    ),
+    EXTENDING: ("A method", "A channel", "An encoder", "A dataset", "A partition", "An experiment and its figure"),
 }
 """Sections with a test below, of the pages of which every example is run."""
 SMALLER = {"--seeds 0..2": "--seeds 0..1 --set train.rounds=2 --set clients=3"}

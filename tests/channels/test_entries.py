@@ -113,10 +113,7 @@ SUBCLASSES = functools.partial(Registry[Any], "thing", {}, base=f"{__name__}:Bas
         (Forgotten, "Forgotten.Options is no dataclass; write @dataclass(frozen=True) above it"),
         (Undecorated, "it declares Hyper; the options of a thing are called Options"),
         (Derived, "Derived.Options.m cannot be set (init=False); work it out where it is used"),
-        (
-            Unreadable,
-            "Unreadable.Options: the types of its fields cannot be read (NameError: ",
-        ),
+        (Unreadable, "Unreadable.Options: the types of its fields cannot be read (NameError: "),
         (Required, "Required.Options.m has no default"),
     ],
 )

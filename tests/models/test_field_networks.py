@@ -175,12 +175,7 @@ def built(name: str, channels: int, features: int) -> nn.Module:
 
 @pytest.mark.parametrize(
     ("name", "end"),
-    [
-        ("cnn-linear", nn.Linear),
-        ("cnn-linear-dropout", nn.Dropout),
-        ("cnn", nn.ReLU),
-        ("cnn-dropout", nn.Dropout),
-    ],
+    [("cnn-linear", nn.Linear), ("cnn-linear-dropout", nn.Dropout), ("cnn", nn.ReLU), ("cnn-dropout", nn.Dropout)],
 )
 def test_only_the_linear_end_gives_negative_features(name: str, end: type) -> None:
     """FedCoSR's and FedCRL's text: convolution, ReLU, pool, twice; flattened, a layer with k outputs."""

@@ -91,25 +91,10 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
 TRAINED: list[tuple[str, dict[str, Any], int, str]] = [
     # 40 clients with 20 images of 4 features each; a linear head has 15 numbers, an mlp 35, a whole model 267.
     # Adam holds a gradient and two moments of a client, or of as many as the chunk has; SGD the gradient alone.
-    (
-        "fedavg",
-        {"kind": "linear"},
-        8 * (800 * 4 + (40 + 3) * 15),
-        "linear heads",
-    ),
+    ("fedavg", {"kind": "linear"}, 8 * (800 * 4 + (40 + 3) * 15), "linear heads"),
     ("fedavg", {"kind": "mlp"}, 8 * (800 * 4 + (40 + 3) * 35), "mlp heads"),
-    (
-        "repper",
-        {},
-        8 * (800 * 4 + (40 + 3) * 15),
-        "linear heads",
-    ),
-    (
-        "repper",
-        {"optimizer": "sgd"},
-        8 * (800 * 4 + (40 + 1) * 15),
-        "linear heads",
-    ),
+    ("repper", {}, 8 * (800 * 4 + (40 + 3) * 15), "linear heads"),
+    ("repper", {"optimizer": "sgd"}, 8 * (800 * 4 + (40 + 1) * 15), "linear heads"),
     ("fedavg_ft", {}, 8 * (800 * 4 + (40 + 3) * 15), "linear heads"),
     ("fedbabu", {}, 8 * (40 + 3) * 267, "fine-tuned copies of 267 numbers"),
     ("local", {"kind": "svm"}, 16 * 800 * 4, "the features of 800 images"),
@@ -185,11 +170,7 @@ def test_only_those_who_are_tested_count_in_a_last_stage(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [
-        ("fedavg", {}),
-        ("repper", {"finish": {"epochs": 0}}),
-        ("fedbabu", {"finish": {"epochs": 0}}),
-    ],
+    [("fedavg", {}), ("repper", {"finish": {"epochs": 0}}), ("fedbabu", {"finish": {"epochs": 0}})],
 )
 def test_without_a_last_stage_it_takes_nothing(
     method: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -217,10 +217,7 @@ def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None
     first = Split(*(lists[:3] for lists in (split.train, split.test, split.validation)))
     write_split(tmp_path / "split.npz", first, load(config.data))
     alone = dataclasses.replace(
-        config,
-        new_clients=0,
-        new_steps=100,
-        partition=worlds.divided(kind="file", path=str(tmp_path / "split.npz")),
+        config, new_clients=0, new_steps=100, partition=worlds.divided(kind="file", path=str(tmp_path / "split.npz"))
     )
     one, other = run(config), run(alone)
     strip = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.metrics] for r in (one, other)]

@@ -560,10 +560,7 @@ with folder.open():
 def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "open\n"
-        with (
-            refuses("out", tmp_path),
-            Folder(tmp_path, RunConfig()).open(),
-        ):
+        with refuses("out", tmp_path), Folder(tmp_path, RunConfig()).open():
             pass
         other.kill()
         other.wait()

@@ -288,10 +288,7 @@ def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> 
     config = request(tmp_path / "out", store=store)
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
-    with (
-        pytest.raises(RunError),
-        pytest.MonkeyPatch.context() as patch,
-    ):  # rows of new rounds, and no new checkpoint
+    with pytest.raises(RunError), pytest.MonkeyPatch.context() as patch:  # rows of new rounds, and no new checkpoint
         patch.setattr(runner.checkpoint, "save", lambda path, content: os.write(-1, b""))
         run(config)
     damage(tmp_path / "out" / CHECKPOINT)

@@ -104,8 +104,9 @@ def test_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "tensorboard" else util.find_spec(name))
     assert cli.main(["train", "fedavg", "--tensorboard", str(tmp_path / "board")]) == 2
-    wanted = "semcom: error: tensorboard: the package is not installed; pip install 'semcom[tensorboard]'\n"
-    assert capsys.readouterr().err == wanted and not (tmp_path / "board").exists()
+    said = capsys.readouterr().err
+    assert said.startswith("semcom: error: tensorboard: ") and "semcom[tensorboard]" in said
+    assert not (tmp_path / "board").exists()
 
 
 def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -> None:

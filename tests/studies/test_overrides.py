@@ -13,15 +13,7 @@ from experiments import papers
 from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, point_label, value_label
-from semcom.studies.overrides import (
-    duration,
-    format_set,
-    format_values,
-    format_vary,
-    read_set,
-    read_vary,
-    several,
-)
+from semcom.studies.overrides import duration, format_set, format_values, format_vary, read_set, read_vary, several
 from semcom.studies.sweep.request import Request, apply_overrides, command, parse_request
 
 

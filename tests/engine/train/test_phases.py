@@ -14,19 +14,7 @@ from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.methods.base import task_loss
 from tests import worlds
-from tests.engine.visits import (
-    PER_EPOCH,
-    SIZES,
-    arguments,
-    images,
-    make,
-    pull,
-    received,
-    same,
-    seen,
-    task,
-    trained,
-)
+from tests.engine.visits import PER_EPOCH, SIZES, arguments, images, make, pull, received, same, seen, task, trained
 from tests.worlds import mapped
 
 # -- numbers per sample ----------------------------------------------------------------------------------------------

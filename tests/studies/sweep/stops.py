@@ -35,11 +35,7 @@ scales = {"smoke": Grid(base, {"channel.snr_db": (0.0, 9.0)})}
 EXPERIMENTS.register("short")(Experiment("short", "Short runs", "none", ("fedavg", "local"), scales))
 """
 RUN = "train fedcl --clients 3 --partition.shots 4 --train.rounds 30 --channel.kind rayleigh --device cpu"
-KINDS = {
-    "train": RUN,
-    "two": f"{RUN} --processes 2",
-    "sweep": "sweep short --jobs 2 --plugin short.py",
-}
+KINDS = {"train": RUN, "two": f"{RUN} --processes 2", "sweep": "sweep short --jobs 2 --plugin short.py"}
 OTHERS = ("seconds", "samples_per_second", "commit")
 
 

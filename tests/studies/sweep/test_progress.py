@@ -88,10 +88,7 @@ def test_the_display_counts_runs_and_rounds(runs: Runs, capsys: pytest.CaptureFi
     add(runs[d], 1, 2)
     progress, shown = SweepProgress(runs, {key: f"label {key}" for key in runs}, jobs=2), Progress(disable=True)
     looks = Looks(
-        shown,
-        lambda: (add(runs[b], 1, 1), add(runs[c], 1, 4)),
-        lambda: progress.fail(runs[b], "E: x"),
-        lambda: None,
+        shown, lambda: (add(runs[b], 1, 1), add(runs[c], 1, 4)), lambda: progress.fail(runs[b], "E: x"), lambda: None
     )
     progress._follow(shown, looks)  # type: ignore[arg-type]
     assert looks.seen == [
