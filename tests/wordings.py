@@ -65,7 +65,8 @@ from tests.studies import folders, test_overrides
 RECORD = Path(__file__).with_suffix(".txt")
 CUT = (
     r"((?:known are|there are|it is for|give one of) (?:[^,;]+, ){2})(?:[^,;]+, ){4}[^;]*",  # names: there will be more
-    r"(is no JSON file: |cannot be imported: \w+: |archive of plain arrays \()[^;]*",  # words of Python's
+    r"((?:is no JSON file|cannot be imported: (?:ModuleNotFound|FileNotFound|Syntax)Error): )[^;]*",  # Python's words
+    r"(archive of plain arrays \()[^;]*",
     r"(.{300}).*",
 )
 """Patterns of which the first group is recorded."""

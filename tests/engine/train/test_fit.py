@@ -136,34 +136,30 @@ class Plain:
         return sum(loss * size for loss, size in last) / sum(size for _, size in last)
 
 
-def assert_plain(world: World, pop: Population, trained: Population, log: Log, **options: Any) -> None:
+def assert_plain(world: World, **options: Any) -> tuple[Population, Population]:
+    """Check a fit against the plain loop of each client, and return the models before and after it."""
+    pop = world.population()
+    fitted = world.fit(pop, task, **options)
     for k in world.sample():
         plain = Plain(world, pop, int(k), **options)
-        expected, got = plain.run(), worlds.client(trained, int(k))
+        expected, got = plain.run(), worlds.client(fitted.models, int(k))
         assert expected.keys() == got.keys()
         for name in expected:
             assert (expected[name] - got[name]).abs().max() < TOLERANCE, (k, name)
-        assert float(log["loss"][int(k)]) == pytest.approx(plain.mean_of_last_epoch(), abs=TOLERANCE)
+        assert float(fitted.log["loss"][int(k)]) == pytest.approx(plain.mean_of_last_epoch(), abs=TOLERANCE)
+    return pop, fitted.models
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_it_is_the_classic_loop(optimiser: str, chunk: int) -> None:
-    w = make(optimiser=optimiser, chunk=chunk)
-    pop = w.population()
-    fitted = w.fit(pop, task)
-    trained, log = fitted.models, fitted.log
-    assert_plain(w, pop, trained, log)
+    assert_plain(make(optimiser=optimiser, chunk=chunk))
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
 @pytest.mark.parametrize("split", [True, False])
 def test_it_is_the_classic_loop_over_every_link(channel: str, split: bool) -> None:
-    w = make(channel, chunk=3, split=split)
-    pop = w.population()
-    fitted = w.fit(pop, task)
-    trained, log = fitted.models, fitted.log
-    assert_plain(w, pop, trained, log)
+    assert_plain(make(channel, chunk=3, split=split))
 
 
 @pytest.mark.parametrize(("power", "kind"), [("normalised", "ideal"), ("free", "none")])
@@ -171,18 +167,11 @@ def test_it_is_the_classic_loop_without_a_simulated_channel(power: str, kind: st
     channel, train = {"power": power}, {"through_link": False}
     w = worlds.world("local", SIZES, model={"init": "client"}, channel=channel, train=train, chunk=4)
     assert type(w.session.draws.training_link) is type(make_link(kind))
-    pop = w.population()
-    fitted = w.fit(pop, task)
-    trained, log = fitted.models, fitted.log
-    assert_plain(w, pop, trained, log)
+    assert_plain(w)
 
 
 def test_it_is_the_classic_loop_for_mixed_encoders_and_epochs_of_each() -> None:
-    w = make(epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2)
-    pop = w.population()
-    fitted = w.fit(pop, task)
-    trained, log = fitted.models, fitted.log
-    assert_plain(w, pop, trained, log)
+    _, trained = assert_plain(make(epochs=(1, 3, 2, 4), encoder="test-conv,test-conv-wide", chunk=2))
     assert trained.ids.tolist() == [0, 1, 2, 3]
 
 
@@ -194,11 +183,9 @@ def test_the_chunk_does_not_matter(chunk: int, optimiser: str, channel: str) -> 
     for c in (chunk, 4):
         w = make(channel, optimiser, epochs=(2, 1, 3, 2), chunk=c)
         fitted = w.fit(w.population(), task)
-        trained, log = fitted.models, fitted.log
-        results.append((trained, log, w.session.counters()))
-    assert worlds.gap(results[0][0], results[1][0]) < TOLERANCE
-    assert (results[0][1]["loss"] - results[1][1]["loss"]).abs().max() < TOLERANCE
-    one, other = results[0][2], results[1][2]
+        results.append((fitted.models, fitted.log["loss"], w.session.counters()))
+    (models, losses, one), (others, other_losses, other) = results
+    assert worlds.gap(models, others) < TOLERANCE and (losses - other_losses).abs().max() < TOLERANCE
     assert one["visited"] == other["visited"]
     assert one["air"]["up"] == pytest.approx(other["air"]["up"])
     for name in ("train_up", "train_down"):
@@ -236,12 +223,9 @@ def test_a_client_alone_is_the_client_among_others(k: int) -> None:
     for optimiser in OPTIMISERS:
         w = make(optimiser=optimiser, chunk=4)
         pop = w.population()
-        fitted = w.fit(pop, task)
-        together, log = fitted.models, fitted.log
-        fitted = w.fit(pop.select(np.array([k])), task)
-        alone, alone_log = fitted.models, fitted.log
-        assert worlds.gap(alone, together.select(np.array([k]))) < TOLERANCE
-        assert float(alone_log["loss"][0]) == pytest.approx(float(log["loss"][k]), abs=TOLERANCE)
+        together, alone = w.fit(pop, task), w.fit(pop.select(np.array([k])), task)
+        assert worlds.gap(alone.models, together.models.select(np.array([k]))) < TOLERANCE
+        assert float(alone.log["loss"][0]) == pytest.approx(float(together.log["loss"][k]), abs=TOLERANCE)
 
 
 def with_images(federation: Federation, k: int, fn: Callable[[Tensor], Tensor]) -> Federation:
@@ -279,26 +263,19 @@ def test_permuting_the_clients_permutes_the_results(chunk: int) -> None:
     options: dict[str, Any] = {"model": {"init": "common"}, "train": {"batch_size": 50}, "chunk": chunk}
     one = make("ideal", data=data, **options)
     other = make("ideal", data=permuted(data, order), **options)
-    fitted = one.fit(one.population(), task)
-    first, log = fitted.models, fitted.log
-    fitted = other.fit(other.population(), task)
-    second, other_log = fitted.models, fitted.log
+    first, second = (w.fit(w.population(), task) for w in (one, other))
     for new, old in enumerate(order):
-        a, b = worlds.client(first, old), worlds.client(second, new)
+        a, b = worlds.client(first.models, old), worlds.client(second.models, new)
         assert max((a[n] - b[n]).abs().max() for n in a) < TOLERANCE
-        assert float(log["loss"][old]) == pytest.approx(float(other_log["loss"][new]), abs=TOLERANCE)
+        assert float(first.log["loss"][old]) == pytest.approx(float(second.log["loss"][new]), abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("part", ["encoder.", "head."])
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_a_frozen_part_does_not_move(part: str, chunk: int) -> None:
-    w = make(chunk=chunk)
-    pop = w.population()
-    fitted = w.fit(pop, task, train=(part,))
-    trained, log = fitted.models, fitted.log
+    pop, trained = assert_plain(make(chunk=chunk), train=(part,))
     for name, t in trained.cohorts[0].tensors.items():
         assert torch.equal(t, pop.cohorts[0].tensors[name]) == (not name.startswith(part)), name
-    assert_plain(w, pop, trained, log, train=(part,))
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
@@ -426,14 +403,14 @@ def test_context_follows_the_client(chunk: int, subset: tuple[int, ...]) -> None
     fitted = w.fit(
         pop, towards, train=("head.0.weight",), given=Given(per_client=rows, common={"shift": shift}, carry=carry)
     )
-    trained, log, carried = fitted.models, fitted.log, fitted.carried
+    log, carried = fitted.log, fitted.carried
     per_epoch = np.ceil(np.array(SIZES) / 2).astype(int)
     steps = (per_epoch * np.array(epochs))[ids]
     assert carried["steps"].tolist() == steps.tolist()
     assert carried["samples"].tolist() == [10 + SIZES[k] * epochs[k] for k in subset]
     assert carry["steps"].tolist() == [0] * n and torch.equal(rows["anchor"], anchor)
     for i, k in enumerate(subset):
-        start, end = (worlds.client(p, k)["head.0.weight"] for p in (pop, trained))
+        start, end = (worlds.client(p, k)["head.0.weight"] for p in (pop, fitted.models))
         goal = anchor[i] + shift
         assert (end - goal - (1 - rate) ** int(steps[i]) * (start - goal)).abs().max() < 1e-12
         assert log["loss"].shape == (n,)
@@ -475,8 +452,7 @@ def test_streams_are_separate_and_log_under_their_name() -> None:
     w = make(epochs=1)
     pop = w.population()
     fitted = w.fit(pop, task)
-    one, log = fitted.models, fitted.log
-    two = w.fit(pop, task).models
+    one, log, two = fitted.models, fitted.log, w.fit(pop, task).models
     other = w.fit(pop, task, phase=Phase(stream="tune")).models
     assert worlds.gap(one, two) == 0 and worlds.gap(one, other) > 0
     assert set(w.session.tally.log) == {"loss", "tune/loss"} and torch.equal(w.session.tally.log["loss"], log["loss"])
