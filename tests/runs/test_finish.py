@@ -216,7 +216,7 @@ def test_every_method_can_have_classifiers_of_its_clients_own(arm: str) -> None:
 
 @KINDS
 def test_predictions_are_those_of_the_finished_models(kind: str, tmp_path: Path) -> None:
-    """Also of a run that was finished before, which trains them again."""
+    """Also of a finished run, which trains them again."""
     settings = {} if kind in ("svm", "lr") else {"epochs": 5, "lr": 0.2, "optimizer": "sgd"}
     finish = {"kind": kind, **settings}
     config = worlds.request("fedper", channel={"kind": "ideal"}, finish=finish, out=str(tmp_path))
@@ -297,7 +297,6 @@ def test_what_a_run_without_a_last_stage_is_does_not_depend_on_the_defaults() ->
         ({"kind": "linear", "epochs": -1}, "finish.epochs: -1 is not a whole number of at least 0"),
         ({"kind": "linear", "lr": 0.0}, "finish.lr: 0.0 is not a positive number"),
         ({"kind": "linear", "optimizer": "rprop"}, "finish.optimizer: 'rprop' is not one of adam, sgd"),
-        ({"kind": "linear", "epochs": 10**12}, "finish.epochs: 1000000000000 is too large: "),
     ],
 )
 def test_a_last_stage_that_cannot_be_is_refused(finish: dict[str, Any], message: str) -> None:
