@@ -132,6 +132,7 @@ def _told(error: BaseException) -> str:
 
 def work(ranks: Team, payload: bytes) -> None:
     """Do another process's share of a run: all but the folder. `payload` is the configuration as JSON."""
+    logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the process that started this one has said it
     config = resolve(from_dict(json.loads(payload)))
     keep_freed_memory()
     Runner(config, read_images(config), None, None, Clock(), ranks).run()
