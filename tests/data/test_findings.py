@@ -43,7 +43,16 @@ def folder(root: Path) -> Path:
 
 # What is no data ------------------------------------------------------------------------------------------------------
 
-FOLDERS = [".ipynb_checkpoints", "__MACOSX", ".Trash-1000", "@eaDir", "$RECYCLE.BIN", "Thumbnails", "lost+found", ".git"]
+FOLDERS = [
+    ".ipynb_checkpoints",
+    "__MACOSX",
+    ".Trash-1000",
+    "@eaDir",
+    "$RECYCLE.BIN",
+    "Thumbnails",
+    "lost+found",
+    ".git",
+]
 FILES = ["._x.png", ".DS_Store", "Thumbs.db", "desktop.ini", "~$x.png", "x.png~", "notes.txt", ".x.png.swp", "x.gif"]
 
 
