@@ -36,7 +36,7 @@ STRAY = (
     *("__macosx", "__pycache__", "thumbs", "thumbnails", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"),
     *("lost+found", "system volume information", "$recycle.bin", "recycler", "@eadir", "#recycle", "#snapshot", "cvs"),
 )
-"""Names, in small letters, of what systems, editors and notebooks leave beside the data; hidden ones begin with a dot."""
+"""Names, in small letters, of what systems, editors and notebooks leave beside the data, hidden ones aside."""
 
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:

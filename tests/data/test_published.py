@@ -176,7 +176,7 @@ def test_a_damaged_download_is_named(name: str, file: str, tmp_path: Path) -> No
 
 
 class Site:
-    """What stands in for the network: it hands out MNIST's files slowly, and counts; the first `dies` times it breaks off."""
+    """What stands in for the network: it hands out MNIST's files slowly, and counts; it breaks off `dies` times."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.asked, self.dies, self.seen = root, 0, 0, list[Path]()
