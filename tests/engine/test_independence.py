@@ -195,10 +195,14 @@ def test_the_checks_move_no_random_state(registered: Any) -> None:
 
 @pytest.mark.parametrize("layers", ["batchnorm", "dropout", "groupnorm"])
 def test_networks_that_keep_the_rules_are_taken(layers: str, registered: Any) -> None:
-    kinds = {"batchnorm": nn.BatchNorm2d(3), "dropout": nn.Dropout2d(0.5), "groupnorm": nn.GroupNorm(1, 3)}
+    kinds: dict[str, Callable[[], nn.Module]] = {
+        "batchnorm": lambda: nn.BatchNorm2d(3),
+        "dropout": lambda: nn.Dropout2d(0.5),
+        "groupnorm": lambda: nn.GroupNorm(1, 3),
+    }
 
     def encoder(channels: int, features: int) -> nn.Module:
-        body = nn.Sequential(nn.Conv2d(channels, 3, 5, 4), kinds[layers], nn.ReLU(), nn.Flatten())
+        body = nn.Sequential(nn.Conv2d(channels, 3, 5, 4), kinds[layers](), nn.ReLU(), nn.Flatten())
         return nn.Sequential(body, nn.Linear(147, features), nn.Dropout(0.3))
 
     registered(ENCODERS, "mine", encoder)
