@@ -96,7 +96,8 @@ def plain(value: Any, hint: Any = Any) -> Any:
 
 def paths_in(options: Any) -> dict[str, str]:
     """Return the options that name files, with the paths that they hold: those that are declared as `Path`."""
-    hints = declared_types(type(options))
+    cls: type = type(options)
+    hints = declared_types(cls)
     named = [name for name, hint in hints.items() if Path in (hint, *typing.get_args(hint))]
     return {name: os.fspath(value) for name in named if (value := getattr(options, name)) is not None}
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
@@ -71,11 +71,12 @@ def carry_out(
     with _connected():
         _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
-        needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": {"env_vars": ENVIRONMENT | hidden}}
+        environment = {"env_vars": ENVIRONMENT | hidden}
+        needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
         run = ray.remote(_in_worker)
 
         version, place = _version(), os.getcwd()
-        _check_nodes(progress, version, place, needs["runtime_env"])
+        _check_nodes(progress, version, place, environment)
 
         def submit(config: RunConfig) -> Any:
             task = run.options(num_cpus=config.processes, name=f"semcom {run_hash(config)}", **needs)
@@ -318,8 +319,8 @@ def _loopback() -> Iterator[bool]:
     """
     from ray._private import ray_constants, services
 
-    name, address = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, os.environ.get("RAY_ADDRESS")
-    if address not in (None, "", "local") or services.canonicalize_bootstrap_address(None) is not None:
+    name, address, unnamed = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, os.environ.get("RAY_ADDRESS"), cast(Any, None)
+    if address not in (None, "", "local") or services.canonicalize_bootstrap_address(unnamed) is not None:
         yield False
         return
     with mock.patch.dict(os.environ, {name: "0"}), mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
