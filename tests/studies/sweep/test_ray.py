@@ -214,6 +214,7 @@ def test_a_ray_of_our_own_listens_to_this_machine_alone(
     monkeypatch.setenv("RAY_ADDRESS", "local")
     monkeypatch.setattr(on_ray, "_check_nodes", lambda *args: listening.extend(sockets()))
     listening: list[tuple[str, str]] = []
+    before = {process.pid for process in psutil.Process().children(True)}  # of the other tests' cluster
 
     def sockets() -> list[tuple[str, str]]:
         import ray
@@ -223,6 +224,7 @@ def test_a_ray_of_our_own_listens_to_this_machine_alone(
         return [
             (process.name(), connection.laddr.ip)
             for process in family.values()
+            if process.pid not in before
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ]
