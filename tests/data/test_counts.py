@@ -195,7 +195,7 @@ def test_a_hopeless_minimum_is_given_up_early(
 ) -> None:
     drawn, real = [], counts._dirichlet_once
     monkeypatch.setattr(counts, "_dirichlet_once", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
-    with pytest.raises(ConfigError, match="had [0-9]+ at best; lower it or clients, raise partition.beta, or take 0"):
+    with refuses("partition.min_size", "at best; lower it or clients, raise partition.beta, or take 0"):
         counts.dirichlet(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
     assert len(drawn) == draws
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from semcom.config import ConfigError, DataConfig, RunConfig
+from semcom.config import DataConfig, RunConfig
 from semcom.data.dataset import note
 from semcom.data.load import load
 from semcom.data.readers import image_files, read_folder, read_npz
 from semcom.runs.resolve import resolve
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_parts_of_different_classes_are_told(
 @pytest.mark.parametrize("label", [0, 1, 4])
 def test_a_single_class_is_refused(label: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "set.npz", [label] * 4, [label] * 2)
-    with pytest.raises(ConfigError, match=f"all of its images are of one class, {label}; give two or more$"):
+    with refuses("data.name", f"one class, {label};"):
         load(DataConfig(path))
 
 
@@ -137,7 +138,7 @@ def test_a_folder_of_a_single_class_is_refused(tmp_path: Path) -> None:
     for part in ("train", "test"):
         (tmp_path / part / "ant").mkdir(parents=True)
         image(len(part)).save(tmp_path / part / "ant" / "x.png")
-    with pytest.raises(ConfigError, match="all of its images are of one class, ant; give two or more$"):
+    with refuses("data.name", "one class, ant;"):
         load(DataConfig(str(tmp_path)))
 
 
@@ -186,7 +187,7 @@ def test_a_part_that_is_the_other_one_is_refused(other: str, tmp_path: Path) -> 
     root = folder(tmp_path / "set")
     (root / other).rename(tmp_path / "away")
     (root / other).symlink_to(root / ("test" if other == "train" else "train"))
-    with pytest.raises(ConfigError, match="test/ is train/ itself; tests need images of their own$"):
+    with refuses("data.name", "test/ is train/ itself"):
         read_folder(root)
 
 
@@ -206,9 +207,8 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     (root / "train" / "a" / odd[0]).rename(root / "train" / "a" / os.fsdecode(b"caf\xe8.png"))
     assert contents != resolve(RunConfig("fedavg", data=DataConfig(str(root)))).contents, "names count as bytes"
     (root / "train" / "a" / odd[1]).write_bytes(b"broken")
-    with pytest.raises(ConfigError, match=r"train/a/\\xff\\xfe\.png cannot be read") as stop:
+    with refuses("data.name", r"train/a/\xff\xfe.png cannot be read"):
         read_folder(root)
-    str(stop.value).encode()
 
 
 # Pixels --------------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_images_are_turned_as_their_tag_says(orientation: int, upright: list[int
 def test_several_images_in_a_file_are_refused(kind: str, tmp_path: Path) -> None:
     root = folder(tmp_path)
     image(0).save(root / "test" / "b" / f"z.{kind}", save_all=True, append_images=[image(130), image(250)])
-    with pytest.raises(ConfigError, match=rf"test/b/z\.{kind} cannot be read \(it holds \d images; save the one"):
+    with refuses("data.name", f"test/b/z.{kind} cannot be read (it holds "):
         read_folder(root)
 
 
