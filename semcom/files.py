@@ -76,7 +76,7 @@ def digest(files: Mapping[str, Path]) -> str:
     """
     total = hashlib.sha256()
     for name, path in files.items():
-        total.update(f"{name}\0{digest_of_file(path)}\0".encode())
+        total.update(f"{name}\0{digest_of_file(path)}\0".encode(errors="surrogateescape"))  # names need not be UTF-8
     return total.hexdigest()
 
 

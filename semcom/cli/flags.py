@@ -15,6 +15,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 import tyro
@@ -403,6 +404,7 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """
     union = typing.get_origin(info.type) in (typing.Union, types.UnionType)
     members = [m for m in (typing.get_args(info.type) if union else [info.type]) if m is not type(None)]
+    members = [str if m is Path else m for m in members]  # as a text it can be empty, which is refused by name
     optional = union and type(None) in typing.get_args(info.type)
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal
 
 from channels import options
@@ -144,7 +145,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(value, bool):
         return hint is bool
     if isinstance(value, str):
-        return hint is str and "\0" not in value and not _SURROGATE.search(value)
+        return hint in (str, Path) and "\0" not in value and not _SURROGATE.search(value)
     if isinstance(value, int) and abs(value) >= _UNCOUNTED:
         return False
     kind = (int, float) if hint is float else origin or hint
@@ -166,7 +167,7 @@ def wording(hint: Any) -> str:
     return _SCALARS.get(hint, "true or false" if hint is bool else str(hint))
 
 
-_SCALARS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text"}
+_SCALARS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 
 
 # -- ranges ----------------------------------------------------------------------------------------------------------

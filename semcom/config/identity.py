@@ -29,9 +29,6 @@ LATER: Mapping[str, Any] = {
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
-BY_CONTENT = ("plugins", "data.name", "new_data", "partition.options.path")
-"""Fields that may name files: in the hash the digest in `RunConfig.contents` stands in the place of a path."""
-
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """Return the configuration as plain containers, as `config.json` holds it."""
@@ -96,7 +93,7 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
     flag = spelled(name.replace(".options.", "."))
-    if name in BY_CONTENT and stored == wanted:
+    if stored == wanted:
         imports = ", or of what it imports," if name == "plugins" else ""
         return f"{flag}: the content of {_short(wanted)}{imports} has changed"
     return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
@@ -115,7 +112,7 @@ def _short(value: Any) -> str:
 def _identity(config: RunConfig) -> dict[str, Any]:
     """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
 
-    Digests of `contents` stand in place of paths.
+    The digests in `contents` stand in the place of the paths of files, whatever option names them.
     """
     values = to_dict(config)
     contents = values.pop("contents")
@@ -126,14 +123,16 @@ def _identity(config: RunConfig) -> dict[str, Any]:
         part, last = _place(values, name)
         if isinstance(part, dict) and part.get(last) == before:  # an option is not everywhere
             del part[last]
-    for name in BY_CONTENT:
-        part, last = _place(values, name)
-        if not isinstance(part, dict) or last not in part:
-            continue  # an option that the partition does not have
-        held = part[last]
-        several = isinstance(held, tuple | list)
-        part[last] = [contents.get(path, path) for path in held] if several else contents.get(held, held)
-    return values
+    return _by_content(values, contents)
+
+
+def _by_content(value: Any, contents: Mapping[str, str]) -> Any:
+    """Return plain values with digests in the place of paths."""
+    if isinstance(value, dict):
+        return {name: _by_content(held, contents) for name, held in value.items()}
+    if isinstance(value, tuple | list):
+        return [_by_content(held, contents) for held in value]
+    return contents.get(value, value) if isinstance(value, str) else value
 
 
 def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

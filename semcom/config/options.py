@@ -15,6 +15,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal
 
 from channels import options as channel_options
@@ -91,6 +92,14 @@ def plain(value: Any, hint: Any = Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def paths_in(options: Any) -> dict[str, str]:
+    """Return the options that name files, with the paths that they hold: those that are declared as `Path`."""
+    cls: type = type(options)
+    hints = declared_types(cls)
+    named = [name for name, hint in hints.items() if Path in (hint, *typing.get_args(hint))]
+    return {name: os.fspath(value) for name in named if (value := getattr(options, name)) is not None}
 
 
 def spelled(name: str) -> str:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 
 Table = npt.NDArray[np.int64]
-REDRAWS = 20_000
-"""Draws of `dirichlet` after which its minimum size is called impossible."""
+REDRAWS, WORK = 20_000, 10_000_000
+"""Draws of `dirichlet` after which its minimum size is called impossible, and the work that bounds them to seconds."""
 TRIES = 20
 """Draws of a client's classes after which the classes with the largest stock are taken."""
 
@@ -134,28 +134,40 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
     """Divide each class over the clients in proportions ~ Dir(beta, ..., beta).
 
     With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
-    nothing of the following classes, and all is drawn again until every client has at least `least` samples (after
-    20,000 draws: ConfigError naming partition.min-size). With 0 the plain form, where clients may stay empty.
+    nothing of the following classes, and all is drawn again until every client has at least `least` samples. With 0 the
+    plain form, where clients may stay empty.
+
+    Raises ConfigError naming partition.min-size after 20,000 draws, fewer where one takes long, and already after a
+    tenth of them if the smallest client never had half of it.
     """
-    for _ in range(REDRAWS if clients * least <= stock.sum() else 0):
+    draws = max(1, min(REDRAWS, WORK // (len(stock) * (clients + 30)))) if clients * least <= stock.sum() else 0
+    best = 0
+    for draw in range(draws):
         table = _dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
-        if table.sum(axis=1).min() >= least:
+        best = max(best, int(table.sum(axis=1).min()))
+        if best >= least:
             return table
+        if draw >= draws // 10 and 2 * best < least:
+            break
     raise ConfigError(
-        f"partition.min-size: {least} for each of {clients} clients is met by no draw of the {stock.sum()} samples; "
-        "lower it or clients, raise partition.beta, or take 0 for the plain form"
+        f"partition.min-size: {least} for each of {clients} clients is met by no draw of the {stock.sum()} samples, "
+        f"whose smallest client had {best} at best; lower it or clients, raise partition.beta, or take 0 for the plain "
+        "form"
     )
 
 
 def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
     table = np.zeros((clients, len(stock)), dtype=np.int64)
+    concentrations, sizes, part = np.full(clients, beta), np.zeros(clients, dtype=np.int64), stock.sum() / clients
     for c, number in enumerate(stock):
-        shares = rng.dirichlet(np.full(clients, beta))
+        shares = rng.dirichlet(concentrations)
         if balanced:
-            below = table.sum(axis=1) < stock.sum() / clients
-            shares = shares * below if (shares * below).sum() > 0 else below.astype(float)
-        ends = np.floor(np.cumsum(shares) / shares.sum() * number + 1e-9).astype(np.int64)
-        table[:, c] = np.diff(ends, prepend=0)
+            below = sizes < part
+            left = shares * below
+            shares = left if left.any() else below.astype(float)
+        ends = np.floor(shares.cumsum() / shares.sum() * number + 1e-9).astype(np.int64)
+        table[0, c], table[1:, c] = ends[0], ends[1:] - ends[:-1]
+        sizes += table[:, c]
     return table
 
 

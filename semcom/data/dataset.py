@@ -5,13 +5,16 @@ Legend: N images, C channels, H x W pixels.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
 
+LOG = logging.getLogger(__name__)
 SIDE = 32
 """Height and width of a run's images where nothing else is asked for."""
 
@@ -54,3 +57,9 @@ def require(holds: bool, name: str, problem: str) -> None:
     """Raise ConfigError about dataset `name` unless `holds`."""
     if not holds:
         raise ConfigError(f"data.name: {name!r}: {problem}")
+
+
+@lru_cache(maxsize=256)
+def note(name: str, finding: str) -> None:
+    """Log a finding about dataset `name`, once in a process."""
+    LOG.warning("data.name: %r: %s", name, finding)

@@ -10,7 +10,7 @@ from typing import Any
 from channels.registry import unknown
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
-from semcom.data.dataset import Dataset
+from semcom.data.dataset import Dataset, require
 from semcom.data.readers import fit, read_folder, read_npz
 from semcom.data.registry import DATASETS
 from semcom.files import at_home
@@ -29,9 +29,16 @@ def resized(dataset: Dataset, size: int) -> Dataset:
 def read(config: DataConfig) -> Dataset:
     """Read the dataset of a run, with images as large as they are stored; those of a folder as large as asked for.
 
-    Raises ConfigError for a name that is neither known nor a path, a root that is missing, and files that are
-    missing or damaged.
+    Raises ConfigError for a name that is neither known nor a path, a root that is missing, files that are missing or
+    damaged, and a single class, which there is nothing to tell from.
     """
+    dataset = _read(config)
+    few = f"all of its images are of one class, {', '.join(dataset.classes)}; give two or more"
+    require(len(dataset.classes) > 1, config.name, few)
+    return dataset
+
+
+def _read(config: DataConfig) -> Dataset:
     root = config.root and os.path.expanduser(config.root)
     if root is not None and not os.path.isdir(root):
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")

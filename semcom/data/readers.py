@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 from semcom.config.errors import one_line
 from semcom.data.archive import read_archive
-from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, require
+from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, note, require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "classes")
 """Arrays of an .npz, of which the last one may be missing."""
@@ -31,13 +32,18 @@ PARTS = ("train", "test")
 """Folders of an image folder."""
 WIDE = ("PNG", "PPM")
 """Formats whose grey images of more than 8 bits Pillow reads as 0 to 65,535."""
+STRAY = (
+    *("__macosx", "__pycache__", "thumbs", "thumbnails", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"),
+    *("lost+found", "system volume information", "$recycle.bin", "recycler", "@eadir", "#recycle", "#snapshot", "cvs"),
+)
+"""Names, in small letters, of what systems, editors and notebooks leave beside the data, hidden ones aside."""
 
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """Read x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are.
-    Labels are whole numbers `[N]` or `[N, 1]`.
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are. Labels are whole
+    numbers `[N]` or `[N, 1]`. Without `classes`, those that occur are the classes, numbered from 0 in their order.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
     """
@@ -49,18 +55,26 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     require(agree, name, f"x_train has images of {x_train.shape[1:]}, x_test of {x_test.shape[1:]}")
     labels = np.concatenate([y_train, y_test])
     images = channels_first(np.concatenate([x_train, x_test]))
-    top = int(labels.max()) + 1
-    require(top <= len(labels), name, f"label {top - 1} with only {len(labels)} images; labels are 0 to classes - 1")
-    names = arrays.get("classes", np.arange(top)).ravel().tolist()
-    return Dataset(name, images, labels, len(y_train), tuple(str(c) for c in names))
+    classes = [str(c) for c in arrays.get("classes", np.empty(0)).ravel().tolist()]
+    if "classes" not in arrays:
+        top = int(labels.max())
+        require(top < len(labels), name, f"label {top} with only {len(labels)} images; labels are 0 to classes - 1")
+        used, labels = np.unique(labels, return_inverse=True)
+        classes, labels = [str(c) for c in used], labels.astype(np.int64)
+        if used[-1] >= len(used):
+            note(name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order")
+    dataset = Dataset(name, images, labels, len(y_train), tuple(classes))
+    _check_parts(dataset)
+    return dataset
 
 
 def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PARTS[:1]) -> Dataset:
     """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of size x size.
 
     The longer side of an image is resized to `size`, enlarged where it is shorter; the other side keeps its proportion,
-    and the image is put in the middle of a black square. What is transparent is laid on black. Grey images of 16 bits
-    are scaled to 8. `training` names several folders where there are more with training images.
+    and the image is put in the middle of a black square. It is turned as its EXIF tag says. What is transparent is laid
+    on black. Grey images of 16 bits are scaled to 8. `training` names several folders where there are more with
+    training images. What is no image, or left there by a system or an editor, is left out, and a line says so.
 
     Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if its parts have
     different classes.
@@ -71,36 +85,50 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
     listed = f"{'/, '.join(training)}/ and test/"
     for part in parts:
         require((path / part).is_dir(), str(path), f"an image folder has {listed}, but {part}/ is missing")
+    alike = [part for part in training if os.path.samefile(path / part, path / "test")]
+    require(not alike, str(path), f"test/ is {'/, '.join(alike)}/ itself; tests need images of their own")
+    strays = list[str]()
     try:
-        classes, *others = (_classes(path / part) for part in parts)
+        classes, *others = (_classes(path / part, strays) for part in parts)
         require(bool(classes), str(path), f"{parts[0]}/ holds no class, a folder with images")
         require(all(names == classes for names in others), str(path), f"{listed} hold different classes")
-        files = [[_images(path / part / name) for name in classes] for part in parts]
+        files = [[_images(path / part / name, strays) for name in classes] for part in parts]
     except OSError as error:
-        raise ConfigError(f"data.name: {str(path)!r}: {error.filename} cannot be read: {error.strerror}") from None
+        there = _written(error.filename)
+        raise ConfigError(f"data.name: {str(path)!r}: {there} cannot be read: {error.strerror}") from None
     for part, found in zip(parts, files, strict=True):
-        empty = [name for name, images in zip(classes, found, strict=True) if not images]
+        empty = [_written(name) for name, images in zip(classes, found, strict=True) if not images]
         require(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
+    if strays:
+        some = ", ".join(_written(os.path.relpath(stray, path)) for stray in strays[:3])
+        note(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
     with warnings.catch_warnings():
         warnings.simplefilter("error", DecompressionBombWarning)
         images = np.stack([_pixels(str(path), file, size) for part in files for own in part for file in own])
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
-    return Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), tuple(classes))
+    names = tuple(_written(name) for name in classes)
+    dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names)
+    _check_parts(dataset)
+    return dataset
 
 
 def image_files(path: Path) -> list[Path]:
     """Return the files that `read_folder` would read, sorted. Raises OSError as it is raised there."""
     parts = [path / part for part in PARTS if (path / part).is_dir()]
-    return sorted(Path(file) for part in parts for name in _classes(part) for file in _images(part / name))
+    return sorted(Path(file) for part in parts for name in _classes(part, []) for file in _images(part / name, []))
 
 
-def _classes(part: Path) -> list[str]:
-    """Return the names of the folders in a part, sorted."""
-    return sorted(entry.name for entry in list(os.scandir(part)) if entry.is_dir())
+def _classes(part: Path, strays: list[str]) -> list[str]:
+    """Return the names of the folders in a part, sorted; what else lies there is added to `strays`."""
+    entries = list(_entries(str(part), strays))
+    strays += [entry.path for entry in entries if not entry.is_dir()]
+    return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def _images(folder: Path) -> list[str]:
+def _images(folder: Path, strays: list[str]) -> list[str]:
     """Return the images in a folder and those below it, of one folder after the other, as ImageFolder has them.
+
+    What else lies there is added to `strays`.
 
     Raises OSError for a folder that links lead to twice, or in a circle, and for an image that is no file.
     """
@@ -111,14 +139,45 @@ def _images(folder: Path) -> list[str]:
         if (there.st_dev, there.st_ino) in seen:
             raise OSError(errno.ELOOP, "a link leads to it a second time", place)
         seen.add((there.st_dev, there.st_ino))
-        for entry in list(os.scandir(place)):
+        for entry in _entries(place, strays):
             if entry.is_dir():
                 left.append(entry.path)
-            elif entry.name.lower().endswith(IMAGES):
+            elif not entry.name.lower().endswith(IMAGES):
+                strays.append(entry.path)
+            else:
                 if not entry.is_file() and os.path.exists(entry.path):
                     raise OSError(errno.EINVAL, "it is no file", entry.path)
                 found.append((place, entry.name))
     return [os.path.join(*names) for names in sorted(found)]
+
+
+def _entries(folder: str, strays: list[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies in a folder; what a system, an editor or a notebook has left there is added to `strays`."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        name = entry.name.casefold()
+        if name.startswith((".", "~$")) or name.endswith("~") or name in STRAY:
+            strays.append(entry.path)
+        else:
+            yield entry
+
+
+def _written(name: str) -> str:
+    """Return a name as UTF-8 can write it: bytes of it that are none are spelled out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _check_parts(dataset: Dataset) -> None:
+    """Say where tests tell little: test images that are trained on, classes without images in a part."""
+    cut, digests = dataset.train_size, [hash(image.tobytes()) for image in dataset.images]
+    trained = set(digests[:cut])
+    again = sum(digest in trained for digest in digests[cut:])
+    if again >= (len(digests) - cut) / 10:
+        note(dataset.name, f"{again} of its {len(digests) - cut} test images are training images too, pixel by pixel")
+    for part, labels in (("training", dataset.labels[:cut]), ("test", dataset.labels[cut:])):
+        without = np.setdiff1d(np.arange(len(dataset.classes)), labels)
+        if len(without):
+            some = ", ".join(repr(dataset.classes[c]) for c in without[:3])
+            note(dataset.name, f"{some}{' and others' if len(without) > 3 else ''}: no {part} images of these classes")
 
 
 def channels_first(images: Bytes) -> Bytes:
@@ -185,7 +244,7 @@ def _pixels(folder: str, file: str, size: int) -> Bytes:
         with Image.open(file) as opened:
             image = _rgb(opened)
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
-        raise ConfigError(f"data.name: {folder!r}: {file} cannot be read ({one_line(error)})") from None
+        raise ConfigError(f"data.name: {folder!r}: {_written(file)} cannot be read ({one_line(error)})") from None
     height, width = _sides(image.height, image.width, size)
     square = Image.new("RGB", (size, size))
     corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images
@@ -193,11 +252,18 @@ def _pixels(folder: str, file: str, size: int) -> Bytes:
     return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
 
 
-def _rgb(image: Image) -> Image:
-    """Convert any image to RGB of 8 bits. Raises ValueError for numbers whose range the file does not tell."""
-    from PIL import Image
+def _rgb(opened: ImageFile) -> Image:
+    """Convert any image to upright RGB of 8 bits.
 
-    if image.mode.startswith("I") and image.format in WIDE:
+    Raises ValueError for several images in one file, and for numbers whose range the file does not tell.
+    """
+    from PIL import Image, ImageOps
+
+    frames = getattr(opened, "n_frames", 1)
+    if frames > 1 and opened.format != "MPO":  # a photograph, with what a camera adds for itself
+        raise ValueError(f"it holds {frames} images; save the one that is meant")
+    image = ImageOps.exif_transpose(opened)
+    if image.mode.startswith("I") and opened.format in WIDE:
         values = np.asarray(image).astype(np.int64)
         values[values == image.info.get("transparency", -1)] = 0
         return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
 import io
+import logging
+import math
 import os
+import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from semcom.config import ConfigError
 from semcom.config.errors import one_line
-from semcom.data.archive import DAMAGED
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
 from semcom.files import at_home
 
+LOG = logging.getLogger(__name__)
+ARCHIVES = (".gz", ".zip", ".mat")
+"""Ends of the names of files as torchvision downloads them."""
 DIGITS = tuple("0123456789")
 
 
@@ -110,18 +117,91 @@ class Published:
 
     def _parts(self, folder: Path) -> list[Any]:
         """Return torchvision's train and test set, from the folder or else downloaded into it."""
+        with _quiet_download():
+            try:
+                return self._read(folder)
+            except MemoryError:
+                raise
+            except Exception:  # it is not there, or damaged, where torchvision's readers raise anything
+                damaged = [
+                    path for path, md5 in self._files(folder).items() if path.is_file() and not _whole(path, md5)
+                ]
+            if damaged:
+                others = f", and {len(damaged) - 1} more beside it" if damaged[1:] else ""
+                remedy = "remove it, and what is missing is downloaded"
+                raise ConfigError(f"data.name: {self.name!r}: {damaged[0]}{others} is cut short or damaged; {remedy}")
+            try:
+                return self._downloaded(folder)
+            except Exception as error:
+                raise ConfigError(
+                    f"data.name: {self.name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
+                    f"put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
+                    f"{self.name}.npz or torchvision's files with data.root"
+                ) from None
+
+    def _read(self, folder: Path, download: bool = False) -> list[Any]:
+        return [self._class(folder, download=download, **part) for part in self.parts]
+
+    def _downloaded(self, folder: Path) -> list[Any]:
+        """Download it beside the folder's files, and rename these into place: none is ever there in part.
+
+        One process does so at a time, and the others find what it has left.
+        """
+        LOG.info("%s is downloaded to %s, unless another process does so just now", self.name, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder / f".{self.name}.part"
+        with FileLock(folder / f".{self.name}.lock"):
+            with contextlib.suppress(Exception):
+                return self._read(folder)
+            shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
+            try:
+                for path in self._files(folder):
+                    if path.is_file() and path.suffix in ARCHIVES:  # it is whole, and is unpacked
+                        link = place / path.relative_to(folder)
+                        link.parent.mkdir(parents=True, exist_ok=True)
+                        link.symlink_to(path.absolute())
+                self._read(place, download=True)
+                for path in place.rglob("*"):
+                    if path.is_file() and not path.is_symlink():
+                        target = folder / path.relative_to(place)
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        os.replace(path, target)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+        return self._read(folder)
+
+    @property
+    def _class(self) -> Any:
+        """torchvision's class."""
         import torchvision.datasets
 
-        make: Callable[..., Any] = getattr(torchvision.datasets, self.source)
-        try:
-            with _quiet_download():
-                return [make(folder, download=True, **part) for part in self.parts]
-        except DAMAGED as error:
-            raise ConfigError(
-                f"data.name: {self.name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
-                f"put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
-                f"{self.name}.npz or torchvision's files with data.root"
-            ) from None
+        return getattr(torchvision.datasets, self.source)
+
+    def _files(self, folder: Path) -> dict[Path, str | None]:
+        """Return where its files lie in a folder, and their MD5 digests; None for those of which none is known."""
+        source = self._class
+        if hasattr(source, "split_list"):
+            return {folder / name: md5 for _, name, md5 in (source.split_list[part["split"]] for part in self.parts)}
+        if hasattr(source, "base_folder"):
+            inner = [*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])]
+            archive = {folder / source.filename: source.tgz_md5}
+            return archive | {folder / source.base_folder / name: md5 for name, md5 in inner}
+        raw = folder / self.source / "raw"
+        archives = [("gzip.zip", source.md5)] if hasattr(source, "md5") else source.resources
+        return {raw / name: md5 for name, md5 in archives} | dict.fromkeys(sorted(raw.glob("*-ubyte")))
+
+
+def _whole(path: Path, md5: str | None) -> bool:
+    """Return whether a file has a digest, or, of one in MNIST's format, the length that it says."""
+    if md5 is not None:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == md5
+    with path.open("rb") as file:
+        head = file.read(4)
+        sides = file.read(4 * head[3]) if len(head) == 4 else b""
+    if not sides or len(sides) < 4 * head[3]:
+        return False
+    return path.stat().st_size == len(head) + len(sides) + math.prod(np.frombuffer(sides, ">u4").tolist())
 
 
 cifar10 = Published(

@@ -24,7 +24,7 @@ class File(Partition):
     class Options(Partition.Options):
         """Options of `file`: the path of the file."""
 
-        path: str | None = None
+        path: Path | None = None
         """Path of the .npz that holds train_0, test_0, train_1, ...; it has to be given."""
 
         def check(self) -> None:

@@ -20,6 +20,7 @@ from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send
+from semcom.engine.independence import check_link
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
 from semcom.engine.store.population import Population, Prefix
@@ -66,6 +67,7 @@ class World:
     ) -> None:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
+        check_link(draws.link, config, device, draws.dtype)
         self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db, participants=config.participants)
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)

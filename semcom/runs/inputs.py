@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from semcom.config import ConfigError, RunConfig
+from semcom.config.options import paths_in, spelled
 from semcom.data.readers import image_files
 from semcom.data.registry import DATASETS
 from semcom.files import digest, digest_of_file
 from semcom.runs.plugins import absolute, digest_of
-from semcom.runs.section_options import replace_options
+from semcom.runs.section_options import REGISTRIES, options, replace_options
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -23,8 +25,8 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
-    split = getattr(config.partition.options, "path", None)
-    _check_paths(config, split)
+    named = {section: paths_in(options(config, section)) for section in REGISTRIES}
+    _check_paths(config, {f"{section}.{spelled(n)}": path for section, own in named.items() for n, path in own.items()})
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -33,10 +35,11 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
         out=out if out is None else _absolute(out),
     )
-    if split is not None:
-        split = _path(split)
-        config = replace_options(config, "partition", replace(config.partition.options, path=split))
-    files = {"data.name": config.data.name, "new-data": config.new_data, "partition.path": split}
+    files = {"data.name": config.data.name, "new-data": config.new_data}
+    for section, own in named.items():
+        there = {name: _path(path) for name, path in own.items()}
+        config = replace_options(config, section, replace(options(config, section), **there)) if there else config
+        files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
     found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
     found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
     for path, was in config.contents.items():
@@ -49,10 +52,10 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     return replace(config, contents={path: now for path, (_, now) in found.items()})
 
 
-def _check_paths(config: RunConfig, split: str | None) -> None:
+def _check_paths(config: RunConfig, named: Mapping[str, str]) -> None:
     """Refuse an empty path, which would be the folder where the process happens to be, and one that no system takes."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
-    for field, path in {**fields, "partition.path": split, "out": config.out}.items():
+    for field, path in {**fields, **named, "out": config.out}.items():
         if path == "":
             raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
         try:
@@ -87,7 +90,7 @@ def _is_there(path: str) -> bool:
 
 
 def _digest(field: str, path: str) -> str:
-    """Return the digest of a file, or of the images in a folder: their names and contents."""
+    """Return the digest of a file, or of those of a folder: their names and contents."""
     try:
         versions = ((file, file.stat().st_size, file.stat().st_mtime_ns) for file in _files(path))
         return _digest_of(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
@@ -104,4 +107,7 @@ def _digest_of(path: str, versions: str) -> str:
 
 
 def _files(path: str) -> list[Path]:
-    return image_files(Path(path)) if os.path.isdir(path) else [Path(path)]
+    """Return the files that a path stands for: itself, the images of an image folder, or all in another folder."""
+    if not os.path.isdir(path):
+        return [Path(path)]
+    return image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())

@@ -103,6 +103,7 @@ def _check_called(config: Resolved, on_round: object, observe: object) -> None:
 
 def work(ranks: Team, payload: bytes) -> None:
     """Do another process's share of a run: all but the folder. `payload` is the configuration as JSON."""
+    logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the process that started this one has said it
     setup = prepare(from_dict(json.loads(payload)))
     keep_freed_memory()
     Loop(setup, read_images(setup.config), None, None, Clock(), ranks).run()

@@ -186,6 +186,20 @@ def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
         counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
 
 
+@pytest.mark.parametrize(
+    ("clients", "classes", "beta", "least", "draws"),
+    [(20, 10, 0.01, 1500, 2001), (100, 10, 0.02, 300, 770), (1000, 10, 0.01, 10, 98)],
+)
+def test_a_hopeless_minimum_is_given_up_early(
+    clients: int, classes: int, beta: float, least: int, draws: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn, real = [], counts._dirichlet_once
+    monkeypatch.setattr(counts, "_dirichlet_once", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
+    with refuses("partition.min_size", "at best; lower it or clients, raise partition.beta, or take 0"):
+        counts.dirichlet(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
+    assert len(drawn) == draws
+
+
 @PROPERTY
 @given(SEEDS, st.lists(st.integers(0, 12), min_size=1, max_size=6))
 def test_every_beginning_of_the_order_is_fair(seed: int, stock: list[int]) -> None:

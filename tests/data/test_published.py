@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import pickle
 import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.datasets import MNIST
 
 from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
@@ -43,6 +48,14 @@ def idx(path: Path, values: np.ndarray) -> None:
     path.write_bytes(header + values.astype(np.uint8).tobytes())
 
 
+def write_mnist(root: Path, folder: str = "MNIST") -> Path:
+    """MNIST's four files, with three training and two test images; returns where they lie."""
+    for part, own in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
+        idx(root / folder / "raw" / f"{part}-images-idx3-ubyte", GREY[own])
+        idx(root / folder / "raw" / f"{part}-labels-idx1-ubyte", np.array([9, 0, 1, 2, 1])[own])
+    return root / folder / "raw"
+
+
 def found(name: str, root: Path) -> Dataset:
     dataset = load(DataConfig(name, str(root)))
     assert dataset.name == name and dataset.train_size == 3 and dataset.images.flags.c_contiguous
@@ -51,12 +64,9 @@ def found(name: str, root: Path) -> Dataset:
 
 @pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
 def test_mnist_and_what_looks_like_it(name: str, folder: str, tmp_path: Path) -> None:
-    labels = np.array([9, 0, 1, 2, 1])
-    for part, own in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
-        idx(tmp_path / folder / "raw" / f"{part}-images-idx3-ubyte", GREY[own])
-        idx(tmp_path / folder / "raw" / f"{part}-labels-idx1-ubyte", labels[own])
+    write_mnist(tmp_path, folder)
     dataset = found(name, tmp_path)
-    assert np.array_equal(dataset.images, GREY[:, None]) and dataset.labels.tolist() == labels.tolist()
+    assert np.array_equal(dataset.images, GREY[:, None]) and dataset.labels.tolist() == [9, 0, 1, 2, 1]
     assert dataset.classes[0] == {"mnist": "0", "fashion-mnist": "T-shirt/top"}[name] and len(dataset.classes) == 10
 
 
@@ -121,3 +131,104 @@ def test_cinic10_trains_on_two_of_its_parts(folder: str, tmp_path: Path) -> None
     (tmp_path / folder / "valid" / "dog").rmdir()
     with refuses("data.name", "train/, valid/ and test/"):
         load(DataConfig("cinic10", str(tmp_path)))
+
+
+# Files that are cut short ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [0, 3, 9, 15, 500, -1])
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"])
+def test_a_file_of_mnist_that_is_cut_short_is_named(name: str, left: int, tmp_path: Path) -> None:
+    for dataset, folder in (("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")):
+        file = write_mnist(tmp_path, folder) / name
+        file.write_bytes(file.read_bytes()[:left] if left < file.stat().st_size else b"")
+        with refuses("data.name", f"{file} is cut short or damaged; remove it"):
+            load(DataConfig(dataset, str(tmp_path)))
+
+
+ARCHIVES = {
+    "cifar10": "cifar-10-python.tar.gz",
+    "cifar100": "cifar-100-python/train",
+    "svhn": "test_32x32.mat",
+    "emnist": "EMNIST/raw/gzip.zip",
+    "mnist": "MNIST/raw/t10k-labels-idx1-ubyte.gz",
+}
+
+
+@pytest.mark.parametrize(("name", "file"), ARCHIVES.items())
+def test_a_damaged_download_is_named(name: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_bytes(b"half of it")
+    with refuses("data.name", f"{tmp_path / file} is cut short or damaged; remove it"):
+        load(DataConfig(name, str(tmp_path)))
+    (tmp_path / file).unlink()
+    with refuses("data.name", f"is not in {tmp_path} and could not be downloaded ("):
+        load(DataConfig(name, str(tmp_path)))
+    assert not [path for path in tmp_path.rglob("*.part*")]
+
+
+# Downloads ------------------------------------------------------------------------------------------------------------
+
+
+class Site:
+    """What stands in for the network: it hands out MNIST's files slowly, and counts; it breaks off `dies` times."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.asked, self.dies, self.seen = root, 0, 0, list[Path]()
+
+    def download(self, dataset: MNIST) -> None:
+        if dataset._check_exists():
+            return
+        self.asked += 1
+        raw = write_mnist(Path(dataset.root))
+        whole = (raw / "t10k-images-idx3-ubyte").read_bytes()
+        (raw / "t10k-images-idx3-ubyte").write_bytes(whole[:500])
+        time.sleep(0.3)
+        self.seen += [path for path in self.root.rglob("*-ubyte") if ".part" not in str(path)]
+        if self.asked <= self.dies:
+            raise OSError("the line went dead")
+        (raw / "t10k-images-idx3-ubyte").write_bytes(whole)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = Site(tmp_path)
+    monkeypatch.setattr(MNIST, "download", lambda dataset: made.download(dataset))
+    return made
+
+
+def test_those_that_download_at_once_wait_for_one(site: Site, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        datasets = list(pool.map(lambda _: found("mnist", tmp_path), range(4)))
+    assert all(np.array_equal(dataset.images, GREY[:, None]) for dataset in datasets)
+    assert site.asked == 1 and not site.seen, "nothing lies there in part"
+    assert {path.name for path in tmp_path.iterdir()} == {"MNIST", ".mnist.lock"}
+
+
+def test_a_download_that_dies_leaves_nothing(site: Site, tmp_path: Path) -> None:
+    site.dies = 1
+    with refuses("data.name", "could not be downloaded (the line went dead)"):
+        load(DataConfig("mnist", str(tmp_path)))
+    assert not list(tmp_path.rglob("*ubyte"))
+    (tmp_path / ".mnist.part" / "MNIST").mkdir(parents=True)  # as kill -9 leaves it
+    found("mnist", tmp_path)
+    assert site.asked == 2 and not (tmp_path / ".mnist.part").exists()
+
+
+def test_what_is_missing_of_a_folder_is_downloaded(site: Site, tmp_path: Path) -> None:
+    (write_mnist(tmp_path) / "t10k-images-idx3-ubyte").unlink()
+    found("mnist", tmp_path)
+    assert site.asked == 1
+
+
+def test_archives_that_lie_there_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = write_mnist(tmp_path)
+    digests = []
+    for file in sorted(raw.iterdir()):
+        packed = gzip.compress(file.read_bytes())
+        file.with_name(f"{file.name}.gz").write_bytes(packed)
+        digests.append((f"{file.name}.gz", hashlib.md5(packed).hexdigest()))
+        file.unlink()
+    monkeypatch.setattr(MNIST, "resources", digests)
+    found("mnist", tmp_path)
+    assert len(list(raw.iterdir())) == 8 and not any(path.is_symlink() for path in raw.iterdir())

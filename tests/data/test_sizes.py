@@ -74,12 +74,12 @@ def test_an_image_is_enlarged_bilinearly() -> None:
 def test_an_image_folder_is_read_at_its_size(tmp_path: Path, size: int) -> None:
     """From the file itself, not by way of 32x32."""
     noise = np.random.default_rng(0).integers(0, 256, (40, 80, 3), dtype=np.uint8)
-    for part in ("train", "test"):
-        (tmp_path / part / "ant").mkdir(parents=True)
-        Image.fromarray(noise).save(tmp_path / part / "ant" / "one.png")
+    for name in ("train/ant", "train/bee", "test/ant", "test/bee"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.fromarray(noise).save(tmp_path / name / "one.png")
     found = load(DataConfig(str(tmp_path), size=size)).images
     inside = Image.fromarray(noise).resize((size, size // 2), Image.Resampling.BILINEAR)
-    assert found.shape == (2, 3, size, size)
+    assert found.shape == (4, 3, size, size)
     assert np.array_equal(found[0][:, size // 4 : -size // 4], np.moveaxis(np.asarray(inside), -1, 0))
     assert not found[:, :, : size // 4].any() and not found[:, :, -size // 4 :].any()
 

@@ -13,9 +13,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from channels import LINKS
+from channels.fading import AWGN
+from channels.options import BaseOptions
 from channels.registry import Registry
 from semcom.cli import main as cli
-from semcom.config import DataConfig, PartitionConfig, RunConfig, from_dict, run_hash, to_dict
+from semcom.config import (
+    ChannelConfig,
+    ConfigError,
+    DataConfig,
+    PartitionConfig,
+    RunConfig,
+    from_dict,
+    run_hash,
+    to_dict,
+)
+from semcom.data.partitions import IID
+from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs import plugins
 from semcom.runs.folder import CONFIG
@@ -271,3 +286,65 @@ def test_a_file_that_is_gone_is_told_as_such(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "set")
     with refuses("data.name"):
         run(config)
+
+
+# Files that options name ---------------------------------------------------------------------------------------------
+
+
+def own_method(options: type) -> tuple[Registry[Any], type, Callable[[Any], RunConfig]]:
+    entry = type("Own", (FedAvg,), {"Hyper": options})
+    return METHODS, entry, lambda own: RunConfig("test-own", hyper=own)
+
+
+def own_link(options: type) -> tuple[Registry[Any], type, Callable[[Any], RunConfig]]:
+    entry = type("Own", (AWGN,), {"Options": options})
+    return LINKS, entry, lambda own: RunConfig("fedavg", channel=ChannelConfig("test-own", options=own))
+
+
+def own_partition(options: type) -> tuple[Registry[Any], type, Callable[[Any], RunConfig]]:
+    entry = type("Own", (IID,), {"Options": options})
+    return PARTITIONS, entry, lambda own: RunConfig("fedavg", partition=PartitionConfig("test-own", options=own))
+
+
+def own_dataset(options: type) -> tuple[Registry[Any], type, Callable[[Any], RunConfig]]:
+    entry = type("Own", (), {"Options": options, "__init__": lambda self, options: None, "__call__": lambda s, r: None})
+    return DATASETS, entry, lambda own: RunConfig("fedavg", data=DataConfig("test-own", options=own))
+
+
+@pytest.mark.parametrize("owner", [own_method, own_link, own_partition, own_dataset])
+@pytest.mark.parametrize("hint", [Path, Path | None])
+def test_a_file_that_an_option_names_counts_by_its_content(
+    owner: Callable[[type], Any], hint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = {own_method: FedAvg.Hyper, own_link: AWGN.Options, own_partition: IID.Options}.get(owner, BaseOptions)
+    default = None if hint == Path | None else Path("weights.pt")
+    options = dataclasses.make_dataclass("Options", [("weights", hint, default)], bases=(base,), frozen=True)
+    registry, entry, request = owner(options)
+    section = {own_method: "hyper", own_link: "channel", own_partition: "partition"}.get(owner, "data")
+    field = f"{section}.weights"
+    registry.register("test-own")(entry)
+    try:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "weights.pt").write_bytes(b"one")
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep" / "copy.pt").write_bytes(b"one")
+        first = resolve(request({"weights": "weights.pt"}))
+        absolute = str(tmp_path / "weights.pt")
+        assert set(first.contents) == {absolute}
+        assert run_hash(first) == run_hash(resolve(request({"weights": tmp_path / "deep" / "copy.pt"})))
+        assert run_hash(from_dict(json.loads(json.dumps(to_dict(first))))) == run_hash(first)
+        if default is not None:
+            assert run_hash(resolve(request(None))) == run_hash(first)
+        (tmp_path / "weights.pt").write_bytes(b"two")
+        assert run_hash(resolve(request({"weights": absolute}))) != run_hash(first)
+        with pytest.raises(
+            ConfigError, match=r"weights: '.*weights\.pt' is not what it was when this configuration was"
+        ):
+            resolve(first)
+        with refuses(field, "'' is no path"):
+            resolve(request({"weights": ""}))
+        folder = resolve(request({"weights": "deep"}))
+        (tmp_path / "deep" / "more.pt").touch()
+        assert run_hash(resolve(request({"weights": "deep"}))) != run_hash(folder), "of a folder, all files count"
+    finally:
+        registry._added.pop("test-own")

@@ -17,13 +17,14 @@ from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import SHARE, free_memory
 from semcom.engine.host.ranks import Team
+from semcom.engine.independence import check_part
 from semcom.engine.random import build, global_draws
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
-from semcom.models.registry import HEADS, build_encoder
+from semcom.models.registry import ENCODERS, HEADS, build_encoder
 from semcom.models.split import SplitModel
 
 M = TypeVar("M", bound=nn.Module)
@@ -91,6 +92,10 @@ class Initial:
         first = {part: start(part, int(ids[0])) for part in factories}
         tried = {name: t for row in first.values() for name, t in row.items()}
         _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
+        if not ENCODERS.ships(encoder):
+            check_part(network, "encoder", encoder, tried, self.federation.images.shape[1:])
+        if not HEADS.ships(model.head):
+            check_part(network, "head", model.head, tried, [model.features])
         own_parts = [part for part in factories if not in_part(part, shared)]
         layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
@@ -125,6 +130,8 @@ class Initial:
             rows = [self._fresh("head.", name, head)] * len(ids)
         network = _template(lambda: SplitModel(nn.Identity(), head()))
         _check_network(network, rows[0], torch.Size([model.features]), model.features, classes)
+        if not HEADS.ships(name):
+            check_part(network, "head", name, rows[0], [model.features])
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _fresh(

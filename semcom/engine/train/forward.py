@@ -259,10 +259,10 @@ class StackedModel:
     def _run(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int) -> Tensor:
         """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
         if self.autocast is None:
-            return _called(module, tensors, x, k, None)
+            return called(module, tensors, x, k, None)
         like = next(iter(tensors.values())) if x is None else x
         with torch.autocast(like.device.type, self.autocast):
-            return _called(module, tensors, x, k, self.autocast).to(like.dtype)
+            return called(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
 def channels_last(stack: Tensor) -> Tensor:
@@ -280,7 +280,7 @@ def _batchnorms(module: nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
-def _called(
+def called(
     module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int, autocast: torch.dtype | None
 ) -> Tensor:
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import threading
 import warnings
@@ -193,6 +194,7 @@ def _in_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minu
     """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
     if parent != os.getpid():
         exit_with_parent(parent, look=True)  # joblib may have started it from a thread of its own
+        logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the sweep has said it
     try:
         with suppress(BusyError, OSError):  # the sweep says so
             attempt.attempt(content, train, limit_minutes)

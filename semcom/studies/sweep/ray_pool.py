@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import os
 import platform
@@ -11,13 +12,15 @@ import socket
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
-from semcom.runs.folder import BusyError
+from semcom.runs.folder import BusyError, commit, versions
+from semcom.runs.plugins import digest_of, load_plugins
 from semcom.runs.stop import STATUS, Stopped, defer_signals
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import run_folder
@@ -68,12 +71,16 @@ def carry_out(
     with _connected():
         _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
-        needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": {"env_vars": ENVIRONMENT | hidden}}
+        environment = {"env_vars": ENVIRONMENT | hidden}
+        needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
         run = ray.remote(_in_worker)
+
+        version, place = _version(), os.getcwd()
+        _check_nodes(progress, version, place, environment)
 
         def submit(config: RunConfig) -> Any:
             task = run.options(num_cpus=config.processes, name=f"semcom {run_hash(config)}", **needs)
-            return task.remote(to_dict(config), train, limit_minutes, os.getcwd())
+            return task.remote(to_dict(config), train, limit_minutes, place, version.partition(" ")[0])
 
         room = max(1, _places(gpus))
         progress.jobs = min(jobs or room, room)
@@ -189,7 +196,39 @@ class _Tasks:
                 self.why[key] = f"{node} has ended it, but {run_folder(waiting[key])} shows nothing of it here"
 
 
-def _in_worker(content: Mapping[str, Any], train: Train, limit_minutes: float | None, place: str) -> tuple[str, str]:
+def _version() -> str:
+    """Return the version of semcom, and its commit where it is a clone."""
+    return f"{versions().get('semcom')} {commit() or ''}".strip()
+
+
+def _lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
+    """Return the name of this machine, and what keeps it from a sweep, if anything does.
+
+    Args:
+        version: of semcom where the sweep was started, with or without its commit.
+        plugins: of the sweep's runs.
+        contents: their digests.
+        place: as of `_in_worker`.
+    """
+    node = platform.node() or "a machine"
+    own = _version()
+    if version not in (own, own.partition(" ")[0]):
+        return node, f"it has semcom {own}, and the sweep's machine {version}; install the same"
+    with contextlib.suppress(OSError):
+        os.chdir(place)
+    for plugin in plugins:
+        try:
+            load_plugins([plugin])
+        except ConfigError as error:
+            return node, str(error)
+        if digest_of(plugin) != contents.get(plugin, digest_of(plugin)):
+            return node, f"plugin: {plugin!r} is another one there"
+    return node, ""
+
+
+def _in_worker(
+    content: Mapping[str, Any], train: Train, limit_minutes: float | None, place: str, version: str
+) -> tuple[str, str]:
     """Carry out one run in a worker of Ray; return the name of its machine, and why nothing was left in its folder.
 
     Args:
@@ -197,10 +236,12 @@ def _in_worker(content: Mapping[str, Any], train: Train, limit_minutes: float | 
         train: as of `attempt`.
         limit_minutes: as of `attempt`.
         place: folder in which the sweep was started: where it is here too, relative paths are taken from it.
+        version: of semcom there, for a machine that has joined since; its clone may have been edited since.
     """
-    node, until = platform.node() or "a machine", time.monotonic() + LOCK_S
-    with contextlib.suppress(OSError):
-        os.chdir(place)
+    node, why = _lacks(version, content["plugins"], content["contents"], place)
+    if why:
+        return node, f"{node}: {why}"
+    until = time.monotonic() + LOCK_S
     folder = Path(str(content["out"])).parent
     if not (folder / SWEEP).exists():
         return node, f"{folder} is not the folder of the sweep on {node}; give one that all machines share"
@@ -252,7 +293,8 @@ def _connected() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         _knock(os.environ.get("RAY_ADDRESS", ""))
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        with _loopback() as alone:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
         raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {one_line(error)})") from None
@@ -260,9 +302,29 @@ def _connected() -> Iterator[None]:
         if main:  # Ray takes SIGTERM for itself
             signal.signal(signal.SIGTERM, before)
     try:
+        if alone and not ipaddress.ip_address(ray.util.get_node_ip_address()).is_loopback:
+            how = "start it yourself (ray start --head), or take loky"
+            raise ConfigError(f"backend: Ray {ray.__version__} cannot be kept off the network; {how}")
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[bool]:
+    """Keep a Ray that is started inside off the network, as it keeps itself on Windows and macOS.
+
+    Its servers run what they are sent, and would listen on all interfaces. One that has an address, or that somebody
+    has started, is connected to as it is. Yields whether none is there.
+    """
+    from ray._private import ray_constants, services
+
+    name, address, unnamed = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, os.environ.get("RAY_ADDRESS"), cast(Any, None)
+    if address not in (None, "", "local") or services.canonicalize_bootstrap_address(unnamed) is not None:
+        yield False
+        return
+    with mock.patch.dict(os.environ, {name: "0"}), mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
+        yield True
 
 
 def _knock(address: str) -> None:
@@ -294,3 +356,28 @@ def _check_room(progress: SweepProgress, gpus: float | None) -> None:
             raise ConfigError(f"processes: no machine of the Ray cluster has {cpus} CPUs for a run")
         if not any(node.get("GPU", 0) >= (gpus or 0) for node in fit):
             raise ConfigError(f"gpus-per-run: no machine of the Ray cluster has {gpus:g} GPUs beside {cpus} CPUs")
+
+
+def _check_nodes(progress: SweepProgress, version: str, place: str, environment: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a machine with another semcom, or without a plug-in; runs are then spared from it."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    contents = {path: digest for config in progress.waiting() for path, digest in config.contents.items()}
+    plugins = list(dict.fromkeys(plugin for config in progress.waiting() for plugin in config.plugins))
+    look = ray.remote(_lacks)
+    tasks = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = look.options(num_cpus=0, max_retries=0, scheduling_strategy=there, runtime_env=environment)
+            tasks[task.remote(version, plugins, contents, place)] = node["NodeManagerHostname"]
+    for task, name in tasks.items():
+        try:
+            why = ray.get(task)[1]
+        except ray.exceptions.RayTaskError as error:  # an older semcom, or none
+            why = f"it has no semcom of this version ({one_line(error.cause or error)}); install the same"
+        except ray.exceptions.RayError:  # it has just been lost
+            continue
+        if why:
+            raise ConfigError(f"backend: the machine {name} of the Ray cluster cannot take part: {why}")

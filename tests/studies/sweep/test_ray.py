@@ -13,6 +13,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import semcom
@@ -165,7 +166,7 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     monkeypatch.setattr(on_ray, "attempt", attempt := Attempt())
 
     def why() -> str:
-        return on_ray._in_worker(to_dict(config), fake_run, None, str(tmp_path / "nowhere"))[1]
+        return on_ray._in_worker(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._version())[1]
 
     assert "is not the folder of the sweep on" in why() and attempt.times == 0
     (tmp_path / "r").mkdir()
@@ -176,6 +177,61 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     assert "takes no more files on" in why()
     attempt.error = None
     assert why() == ""
+
+
+def test_a_machine_says_what_it_lacks(tmp_path: Path) -> None:
+    """Another version, no plug-in, one that fails, one of another content."""
+    own, place = on_ray._version(), str(tmp_path)
+    (tmp_path / "whole.py").write_text("x = 1\n")
+    (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
+    whole, fails, gone_one = (str(tmp_path / name) for name in ("whole.py", "fails.py", "gone.py"))
+
+    def why(version: str, *plugins: str, digest: str | None = None) -> str:
+        return on_ray._lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
+
+    assert why(own) == why(own.partition(" ")[0]) == why(own, whole) == ""
+    assert why("0.0.9 abc") == f"it has semcom {own}, and the sweep's machine 0.0.9 abc; install the same"
+    for plugin in (gone_one, "no_such_module_of_mine", fails):
+        assert why(own, whole, plugin).startswith(f"plugin: {plugin!r} cannot be imported: ")
+    assert why(own, whole, digest="0123") == f"plugin: {whole!r} is another one there"
+
+
+def test_a_cluster_with_another_version_is_refused(
+    connected: Cluster, tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = on_ray._version()
+    monkeypatch.setattr(on_ray, "_version", lambda: "9.9 abc")
+    with refuses("backend", f"cannot take part: it has semcom {own}, and the sweep's machine 9.9 abc"):
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
+    assert not list(tmp_path.glob("*/summary.json"))
+
+
+def test_a_ray_of_our_own_listens_to_this_machine_alone(
+    tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sockets of all processes that the sweep has started, looked at while a run is at work."""
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    monkeypatch.setattr(on_ray, "_check_nodes", lambda *args: listening.extend(sockets()))
+    listening: list[tuple[str, str]] = []
+    before = {process.pid for process in psutil.Process().children(True)}  # of the other tests' cluster
+
+    def sockets() -> list[tuple[str, str]]:
+        import ray
+
+        worker = psutil.Process(ray.get(ray.remote(lambda: os.getpid()).remote()))
+        family = {process.pid: process for process in (psutil.Process(), *psutil.Process().children(True), worker)}
+        return [
+            (process.name(), connection.laddr.ip)
+            for process in family.values()
+            if process.pid not in before
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+
+    sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
+    assert {"gcs_server", "raylet"} <= {name for name, _ in listening} and len(listening) >= 5
+    assert {ip.removeprefix("::ffff:") for _, ip in listening} == {"127.0.0.1"}
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
 
 
 class Attempt:

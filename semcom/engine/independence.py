@@ -1,0 +1,104 @@
+"""Checks, as a run begins, that what a user's network or link makes of a client depends on that client alone.
+
+Clients are taken in stacks of any size, and all draws are keyed. So neither hidden state, nor a generator that nobody
+has keyed, nor who lies beside whom may change a number. What ships with semcom is tested instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from channels import LINKS, Link
+from semcom.config import ConfigError, Resolved
+from semcom.engine.random import global_draws, keyed
+from semcom.engine.train.forward import called
+from semcom.models.dropout import Dropout
+from semcom.models.split import SplitModel
+
+TOLERANCE = 1e-3
+"""Part of the largest number by which others may differ, as sums of a stack are rounded otherwise."""
+Tensors = Mapping[str, Tensor]
+
+
+def check_part(network: SplitModel, part: str, name: str, tensors: Tensors, shape: Sequence[int]) -> None:
+    """Check the encoder or the head of a network on two samples of two clients, in evaluation and in training.
+
+    What fails is left to the run, which says where.
+
+    Raises:
+        ConfigError: it draws numbers itself, keeps them from call to call, or looks at other clients.
+    """
+    module, some = network.get_submodule(part), next(iter(tensors.values()))
+    own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+    x = torch.linspace(-1, 2, 4 * torch.Size(shape).numel()).to(some).view(2, 2, *shape)
+    stack = {n: torch.stack([t, 1.1 * t if t.is_floating_point() else t]) for n, t in own.items()}
+    kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
+    ones = {n: torch.ones(2, 2, *layer.units).to(some) for n, layer in kept.items() if layer.units is not None}
+
+    def compute(clients: list[int]) -> Tensors:
+        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else {})).items()}
+        alone = {n: t.squeeze(0) for n, t in mine.items()} if len(clients) == 1 else mine
+        return {"y": called(module, alone, x[clients], len(clients), None)}
+
+    try:
+        for training in (False, True):
+            module.train(training)
+            what = f"model.{part}: {name!r}"
+            rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
+            _check(what, compute, rule, "on stacks of clients, a layer counts its axes from the last one")
+    finally:
+        module.eval()
+
+
+def check_link(link: Link, config: Resolved, device: torch.device, dtype: torch.dtype) -> None:
+    """Check a link on a few samples of two clients, as `check_part` does."""
+    if LINKS.ships(config.channel.kind):
+        return
+    sizes, d = [2, 1], config.model.features
+    x = torch.linspace(-1, 2, 2 * sum(sizes) * d).to(device, dtype).view(2, sum(sizes), d)
+    snr_db = torch.full((2,), 10.0, dtype=dtype, device=device)
+
+    def compute(clients: list[int]) -> Tensors:
+        ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]
+        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device)
+        up = {name: torch.stack([each[name] for each in drawn]).to(device) for name in drawn[0]}
+        return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
+
+    rule = "a link draws in `draw` alone, and from its generator"
+    _check(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
+
+
+def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
+    """Raise ConfigError unless a computation for some of two clients gives each the same, whenever and beside whom."""
+    with suppress(_Failed), torch.no_grad(), global_draws("independence"):
+        alone = [_tried(compute, [k]) for k in (0, 1)]
+        if not _alike(alone[0], _tried(compute, [0]), 0.0):
+            raise ConfigError(f"{what} gives other numbers when it is called again on the same; {rule}")
+        both = _tried(compute, [0, 1])
+        if not _alike(both, {name: torch.cat([each[name] for each in alone]) for name in both}, TOLERANCE):
+            raise ConfigError(f"{what} gives a client other numbers beside another one than alone; {apart}")
+
+
+class _Failed(Exception):
+    """An error of what is checked."""
+
+
+def _tried(compute: Callable[[list[int]], Tensors], clients: list[int]) -> Tensors:
+    try:
+        return compute(clients)
+    except Exception as error:  # whatever a user's network or link raises
+        raise _Failed from error
+
+
+def _alike(one: Tensors, other: Tensors, tolerance: float) -> bool:
+    """Return whether tensors are the same, to a part of the largest number; an accelerator may add in any order."""
+    for name, t in one.items():
+        bound = tolerance or (0.0 if t.is_cpu else TOLERANCE)
+        largest = t.abs().nan_to_num().max().item() if t.numel() else 0.0
+        if not torch.allclose(t, other[name].to(t), rtol=0.0, atol=bound * largest, equal_nan=True):
+            return False
+    return True
