@@ -40,12 +40,16 @@ RANGES: dict[Rule, tuple[str, ...]] = {
     WHOLE: ("new_clients", "finish.epochs"),
     NOT_NEGATIVE: (
         "seed",
+        "air.csi_error",
         "train.momentum",
         "train.weight_decay",
     ),
     SHARE: ("train.participation", "partition.scarce_fraction"),
     Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True): ("train.lr_milestones",),
     Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
+    Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("air.outage",),
+    Rule(lambda v: -60 <= v <= 10, "a number from -60 to 10 dB"): ("air.truncation_db",),
+    Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"): ("air.backoff_db",),
 }
 """Range -> the fields of a configuration that must lie in it."""
 PER_CLIENT = ("train.lr", "train.local_epochs")

@@ -90,11 +90,26 @@ class AirConfig(Section):
     """The exchange of all but features and gradients (parameters, prototypes), and how it is counted."""
 
     parameters: Literal["ideal", "analog"] = "ideal"
-    """`ideal`: error-free; `analog`: uncoded through the run's channel."""
+    """`ideal`: error-free; `analog`: uncoded through the run's channel, models up as their update."""
+    access: Literal["orthogonal", "superposed"] = "orthogonal"
+    """What is averaged is sent by each client for itself (`orthogonal`), or by all at once, so that the channel adds it
+    up (`superposed`: over-the-air computation by truncated channel inversion)."""
+    truncation_db: float = -10.0
+    """|h|^2 in dB of its mean, below which a client does not take part in a superposed symbol."""
+    csi_error: float = 0.0
+    """Variance of the error in what a client takes for its h when it inverts it; E|h|^2 is 1."""
     bits_per_float: int = 32
     """Size of a number that is sent error-free."""
+    rate: Literal["fixed", "capacity", "mcs"] = "fixed"
+    """Rate of error-free exchange: `fixed`, whatever the SNR; `capacity`, what each client's SNR allows less a backoff;
+    `mcs`, the fastest of 5G's schemes that is not above that."""
     bits_per_use: float = 2.0
-    """Rate of error-free exchange, bit per complex channel use (2: uncoded QPSK)."""
+    """The fixed rate, bit per complex channel use (2: uncoded QPSK)."""
+    backoff_db: float = 3.0
+    """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
+    outage: float = 0.1
+    """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, and repeat: |h|^2 is then below
+    what the rate needs."""
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0

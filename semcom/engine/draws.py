@@ -165,8 +165,11 @@ class Draws:
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
-        generator = keyed(self.config.seed, "air", kind, self.round, client, name)
-        return self.link.of(client).draw([1], numbers, generator, self.dtype)
+        return self.link.of(client).draw([1], numbers, self.key_on_air(kind, name, client), self.dtype)
+
+    def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
+        """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
+        return keyed(self.config.seed, "air", kind, self.round, client, name)
 
     def signals(
         self,

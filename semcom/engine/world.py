@@ -64,7 +64,8 @@ class World:
     ) -> None:
         self.config = config
         draws = Draws(config, federation, device, build_link(config, log=team.rank == 0), split=split)
-        self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db, participants=config.participants)
+        self.air = Air(config.air, draws.link, draws.on_air, draws.key_on_air, draws.snr_db)
+        self.air.participants, self.air.report, self.air.logs = config.participants, self.report, team.rank == 0
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
         self._initial = Initial(config, federation, device)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from channels import LINKS
+from channels import LINKS, Link
 from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
 from semcom.methods.base import Method
@@ -31,6 +31,12 @@ class Run:
     def noisy(self) -> bool:
         """True if the SNR makes a difference."""
         return LINKS.get(self.config.channel.kind).noisy
+
+    @property
+    def fades(self) -> bool:
+        """True if the channel has gains other than 1."""
+        link = LINKS.get(self.config.channel.kind)
+        return link.gain is not Link.gain
 
     @property
     def radio(self) -> bool:
@@ -66,7 +72,7 @@ class NoEffectRule:
 NO_CHANNEL = "there is no channel with channel.kind {kind}"
 OF_A_CHANNEL = (
     *("channel.snr_db", "channel.test_snr_db", "channel.downlink_snr_db"),
-    *("air.parameters", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+    *("air.parameters", "air.access", "air.rate", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
 )
 """Fields that say how a channel is, or how its uses are counted."""
 NO_NOISE = "{kind} has no noise"
@@ -81,7 +87,25 @@ RULES = (
     NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
     NoEffectRule("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
-    NoEffectRule("air.bits_per_use", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
+    *(
+        NoEffectRule(f"air.{field}", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free")
+        for field in ("rate", "bits_per_use", "backoff_db", "outage")
+    ),
+    NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "the rate is not fixed"),
+    NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
+    NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
+    NoEffectRule("air.outage", lambda r: not r.fades, "{kind} does not fade"),
+    NoEffectRule("air.rate", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("air.access", lambda r: not r.method.averages, "{method} averages no models"),
+    NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "numbers are not sent uncoded"),
+    *(
+        NoEffectRule(f"air.{field}", when, why)
+        for field in ("truncation_db", "csi_error")
+        for when, why in (
+            (lambda r: r.config.air.access == "orthogonal", "clients send by themselves"),
+            (lambda r: not r.fades, "{kind} does not fade"),
+        )
+    ),
     NoEffectRule("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
     NoEffectRule("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
     NoEffectRule("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
