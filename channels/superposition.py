@@ -6,8 +6,8 @@ sent, to 0.80 of it at 10 dB. `mean_gain` is that factor; divided by it, an esti
 *At once* (over-the-air computation), the base station hears `y = sum over k of h_k x_k + n`. To let the sum of numbers
 v_k arrive, client k sends `x_k = alpha v_k / g_k`, where it takes g_k for h_k, and nothing where |g_k|^2 is below a
 threshold: truncated channel inversion, as in G. Zhu, Y. Wang and K. Huang, "Broadband analog aggregation for
-low-latency federated edge learning", IEEE Trans. Wireless Commun. 19(1), 2020, Eqs. 7 to 11. One alpha for all keeps the
-numbers aligned; it is the largest at which no client exceeds its mean power, so the worst one sets it.
+low-latency federated edge learning", IEEE Trans. Wireless Commun. 19(1), 2020, Eqs. 7 to 11. One alpha for all keeps
+the numbers aligned; it is the largest at which no client exceeds its mean power, so the worst one sets it.
 
 With c = E[1 / |g|^2; |g|^2 >= threshold], q = E[h / g; |g|^2 >= threshold] and the noise variance 1,
 

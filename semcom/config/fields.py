@@ -117,6 +117,33 @@ class AirConfig(Section):
 
 
 @dataclass(frozen=True)
+class NetworkConfig(Section):
+    """Where clients are, and which of them take part."""
+
+    kind: Literal["list", "cell"] = "list"
+    """Source of the clients' SNRs: `list`, what `channel.snr_db` says; `cell`, places drawn in a disc around the base
+    station, path loss, shadowing and transmit powers."""
+    radius_m: float = 250.0
+    """Radius of the cell."""
+    path_loss: Literal["umi", "exponent"] = "umi"
+    """Path loss: 3GPP's urban micro cell (TR 38.901, street canyon), or a plain exponent."""
+    exponent: float = 3.5
+    """Exponent of the path loss `exponent`, from 1 m on."""
+    shadowing_db: float | None = None
+    """Standard deviation of the shadowing (None: 4 with and 7.82 without a line of sight, 8 with `exponent`)."""
+    carrier_ghz: float = 3.5
+    """Carrier frequency of the path loss."""
+    power_dbm: float = 23.0
+    """Transmit power of a client, over its part of the band."""
+    base_power_dbm: float = 33.0
+    """Transmit power of the base station, over the whole band."""
+    noise_figure_db: float = 7.0
+    """Noise figure of the receivers."""
+    scheduling: Literal["random", "round-robin", "best-snr"] = "random"
+    """Choice of a round's clients: at random, in turns, or those with the highest uplink SNR in that round."""
+
+
+@dataclass(frozen=True)
 class TrainConfig(Section):
     """The schedule and the optimiser, the same for every method unless the user or the preset says otherwise."""
 
@@ -184,6 +211,7 @@ class RunConfig(Section):
     model: ModelConfig = field(default_factory=ModelConfig)
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     air: AirConfig = field(default_factory=AirConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     finish: FinishConfig = field(default_factory=FinishConfig)
     clients: int = 20

@@ -31,6 +31,11 @@ LATER: Mapping[str, Any] = {
     "air.rate": "fixed",
     "air.backoff_db": 3.0,
     "air.outage": 0.1,
+    "network": {
+        **{"kind": "list", "radius_m": 250.0, "path_loss": "umi", "exponent": 3.5, "shadowing_db": None},
+        **{"carrier_ghz": 3.5, "power_dbm": 23.0, "base_power_dbm": 33.0, "noise_figure_db": 7.0},
+        "scheduling": "random",
+    },
     "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""

@@ -4,17 +4,19 @@ Counts come from the host's schedule (shapes and numbers of samples), never from
 not make an accelerator wait.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
-transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends pilots,
-prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at the rate `air.rate`. Labels cost log2(C)
-bits each, error-free. The participating clients share the band, equally unless the link has given shares, so a client's
-airtime is its uses over its part of the bandwidth. What all clients get is one broadcast, and what they send at once one
-transmission: each has the whole band, and its uses and energy count once. Energy is that of the link's symbols, and Es
-for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing else.
+transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends
+pilots, prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at the rate `air.rate`. Labels
+cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares,
+so a client's airtime is its uses over its part of the bandwidth. What all clients get is one broadcast, and what they
+send at once one transmission: each has the whole band, and its uses count once. Energy is that of the link's symbols,
+and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
+else.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -71,6 +73,8 @@ class Air:
         participants: clients of this round.
         report: logs a value for each client of the round.
         logs: whether this process logs warnings.
+        powers_w: transmit powers in a cell, which a client spreads over its part of the band, or alone with others over
+            all of it when they send at once.
     """
 
     config: AirConfig
@@ -83,6 +87,7 @@ class Air:
     participants: int = 0
     report: Callable[[str, Tensor], None] = lambda name, values: None
     logs: bool = False
+    powers_w: Mapping[Direction, float] | None = None
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
         """Send a part of each model, parameters and buffers, from the clients to the base station.
@@ -136,7 +141,8 @@ class Air:
             return average(self.up(pop, part, name, since), part, weights)
         floats = pop.numbers(part)
         cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
-        self._add("up", pop.ids, floats, 0 * floats, cost, once=True)
+        together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
+        self._add("up", pop.ids, floats, 0 * floats, together, once=True)
         mean, starts, silent = average(pop, part, weights), _starts(since, pop), []
         for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
             held = [(c, start(tensor)) for c, start in zip(pop.stacks(), starts, strict=True)]
@@ -252,6 +258,8 @@ class Air:
         symbols = _pairs(values)
         drawn = _stacked([self.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
         host: Any = {"snr_db": self.snr_db("up", ids)}
+        if self.powers_w is not None:  # over the whole band, not over a part of it
+            host["snr_db"] = host["snr_db"] - 10 * math.log10(self.participants)
         gains, sent = self.link.gain(drawn), None
         if gains is not None:
             host["arrives"], kept = self._inversion.invert(gains, self.key("csi", name, 0))
@@ -334,7 +342,15 @@ class Air:
         assert band is not None, "semcom.resolve fills it"
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
-        total.energy_j += float(energy.sum()) * self.config.symbol_energy
+        total.energy_j += float((energy * self._symbol_energy(direction, ids, once)).sum())
+
+    def _symbol_energy(self, direction: Direction, ids: np.ndarray, once: bool) -> np.ndarray | float:
+        """Return Es in joule: as it is set, or a transmit power over the band that it is spread over."""
+        if self.powers_w is None:
+            return self.config.symbol_energy
+        spread = self.config.bandwidth_hz if once or direction == "down" else self._bandwidth(ids)
+        assert spread is not None, "semcom.resolve fills it"
+        return self.powers_w[direction] / spread
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
         """Return each client's part of the band in Hz.

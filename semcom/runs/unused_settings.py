@@ -10,11 +10,11 @@ and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from channels import LINKS, Link
-from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
+from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
 from semcom.methods.base import Method
 from semcom.runs.finish import makes_heads
@@ -108,6 +108,21 @@ RULES = (
     ),
     NoEffectRule("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
     NoEffectRule("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
+    *(
+        NoEffectRule(field, lambda r: r.config.network.kind == "cell", "powers and path losses in the cell say it")
+        for field in ("channel.snr_db", "channel.downlink_snr_db", "air.symbol_energy")
+    ),
+    *(
+        NoEffectRule(f"network.{field.name}", lambda r: r.config.network.kind == "list", "there is no cell")
+        for field in fields(NetworkConfig)
+        if field.name not in ("kind", "scheduling")
+    ),
+    NoEffectRule("network.exponent", lambda r: r.config.network.path_loss != "exponent", "the path loss has none"),
+    NoEffectRule("network.kind", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("network.kind", lambda r: not r.radio, NO_CHANNEL),
+    NoEffectRule(
+        "network.scheduling", lambda r: r.config.participants == r.config.clients, "all clients take part in each round"
+    ),
     NoEffectRule("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
     NoEffectRule("train.through_link", lambda r: not r.radio, NO_CHANNEL),
     NoEffectRule("train.through_link", lambda r: not r.noisy, NO_NOISE),
