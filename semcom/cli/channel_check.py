@@ -70,7 +70,7 @@ def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> T
         raise AssertionError("counting draws nothing and sends nothing")
 
     link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
-    air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing)
+    air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing, nothing)
     air.begin(clients)
     air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, classes=1)
     return Traffic(**air.per_client_round()["up"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from channels import options
+from channels.cell import NEAREST_M
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
@@ -37,16 +38,26 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",
+        "network.exponent",
+        "network.carrier_ghz",
     ),
     WHOLE: ("new_clients", "finish.epochs"),
     NOT_NEGATIVE: (
         "seed",
+        "air.csi_error",
         "train.momentum",
         "train.weight_decay",
     ),
     SHARE: ("train.participation", "partition.scarce_fraction"),
     Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True): ("train.lr_milestones",),
     Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
+    Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("air.outage",),
+    Rule(lambda v: -60 <= v <= 10, "a number from -60 to 10 dB"): ("air.truncation_db",),
+    Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"): (
+        *("air.backoff_db", "network.shadowing_db", "network.noise_figure_db"),
+    ),
+    Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dBm"): ("network.power_dbm", "network.base_power_dbm"),
+    Rule(lambda v: NEAREST_M < v <= 1e5, "a number of metres above 10 and up to 100,000"): ("network.radius_m",),
 }
 """Range -> the fields of a configuration that must lie in it."""
 PER_CLIENT = ("train.lr", "train.local_epochs")

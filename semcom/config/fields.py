@@ -90,15 +90,57 @@ class AirConfig(Section):
     """The exchange of all but features and gradients (parameters, prototypes), and how it is counted."""
 
     parameters: Literal["ideal", "analog"] = "ideal"
-    """`ideal`: error-free; `analog`: uncoded through the run's channel."""
+    """`ideal`: error-free; `analog`: uncoded through the run's channel, models up as their update."""
+    access: Literal["orthogonal", "superposed"] = "orthogonal"
+    """What is averaged is sent by each client for itself (`orthogonal`), or by all at once, so that the channel adds it
+    up (`superposed`: over-the-air computation by truncated channel inversion)."""
+    truncation_db: float = -10.0
+    """|h|^2 in dB of its mean, below which a client does not take part in a superposed symbol."""
+    csi_error: float = 0.0
+    """Variance of the error in what a client takes for its h when it inverts it; E|h|^2 is 1."""
     bits_per_float: int = 32
     """Size of a number that is sent error-free."""
+    rate: Literal["fixed", "capacity", "mcs"] = "fixed"
+    """Rate of error-free exchange: `fixed`, whatever the SNR; `capacity`, what each client's SNR allows less a backoff;
+    `mcs`, the fastest of 5G's schemes that is not above that."""
     bits_per_use: float = 2.0
-    """Rate of error-free exchange, bit per complex channel use (2: uncoded QPSK)."""
+    """The fixed rate, bit per complex channel use (2: uncoded QPSK)."""
+    backoff_db: float = 3.0
+    """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
+    outage: float = 0.1
+    """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, and repeat: |h|^2 is then below
+    what the rate needs."""
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0
     """Es: energy of one complex symbol, in joule; with 1, energies are numbers of symbols."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig(Section):
+    """Where clients are, and which of them take part."""
+
+    kind: Literal["list", "cell"] = "list"
+    """Source of the clients' SNRs: `list`, what `channel.snr_db` says; `cell`, places drawn in a disc around the base
+    station, path loss, shadowing and transmit powers."""
+    radius_m: float = 250.0
+    """Radius of the cell."""
+    path_loss: Literal["umi", "exponent"] = "umi"
+    """Path loss: 3GPP's urban micro cell (TR 38.901, street canyon), or a plain exponent."""
+    exponent: float = 3.5
+    """Exponent of the path loss `exponent`, from 1 m on."""
+    shadowing_db: float | None = None
+    """Standard deviation of the shadowing (None: 4 with and 7.82 without a line of sight, 8 with `exponent`)."""
+    carrier_ghz: float = 3.5
+    """Carrier frequency of the path loss."""
+    power_dbm: float = 23.0
+    """Transmit power of a client, over its part of the band."""
+    base_power_dbm: float = 33.0
+    """Transmit power of the base station, over the whole band."""
+    noise_figure_db: float = 7.0
+    """Noise figure of the receivers."""
+    scheduling: Literal["random", "round-robin", "best-snr"] = "random"
+    """Choice of a round's clients: at random, in turns, or those with the highest uplink SNR in that round."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +211,7 @@ class RunConfig(Section):
     model: ModelConfig = field(default_factory=ModelConfig)
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     air: AirConfig = field(default_factory=AirConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     finish: FinishConfig = field(default_factory=FinishConfig)
     clients: int = 20

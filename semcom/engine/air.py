@@ -4,28 +4,37 @@ Counts come from the host's schedule (shapes and numbers of samples), never from
 not make an accelerator wait.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
-transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends pilots,
-prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at `bits_per_use` bits per use. Labels
+transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends
+pilots, prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at the rate `air.rate`. Labels
 cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares,
-so a client's airtime is its uses over its part of the bandwidth. Energy is that of the link's symbols, and Es for each
-use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing else.
+so a client's airtime is its uses over its part of the bandwidth. What all clients get is one broadcast, and what they
+send at once one transmission: each has the whole band, and its uses count once. Energy is that of the link's symbols,
+and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
+else.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from channels import Link
+from channels.coding.mcs import TABLE, capacity
 from channels.link import Cost
+from channels.superposition import Inversion, mean_gain, typical
 from semcom.config import AirConfig
 from semcom.engine.host.sending import send
-from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.store.population import Cohort, Population, Prefix, average, in_part
+
+logger = logging.getLogger(__name__)
 
 Direction = Literal["up", "down"]
 
@@ -57,47 +66,105 @@ class Air:
         config: how things are sent and counted.
         link: the run's channel, for uncoded exchange.
         draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor; on the host.
+        key: `(kind, name, client) -> generator`, of such a realisation.
         snr_db: `(direction, ids) -> [n]`, the clients' SNRs in dB; on the host.
         totals: the traffic of each direction so far.
         client_rounds: participating clients, summed over rounds.
         participants: clients of this round.
+        report: logs a value for each client of the round.
+        logs: whether this process logs warnings.
+        powers_w: transmit powers in a cell, which a client spreads over its part of the band, or alone with others over
+            all of it when they send at once.
     """
 
     config: AirConfig
     link: Link
     draw: Callable[[str, str, int, int], dict[str, Tensor]]
+    key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
     totals: dict[Direction, Traffic] = field(default_factory=lambda: {"up": Traffic(), "down": Traffic()})
     client_rounds: int = 0
     participants: int = 0
+    report: Callable[[str, Tensor], None] = lambda name, values: None
+    logs: bool = False
+    powers_w: Mapping[Direction, float] | None = None
 
-    def up(self, pop: Population, part: Prefix, name: str = "") -> Population:
+    def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
         """Send a part of each model, parameters and buffers, from the clients to the base station.
 
         Args:
             pop: the clients' models.
             part: prefix or prefixes of what is sent.
             name: names the draws; a second model that goes the same way in a round takes a name, to meet its own noise.
+            since: what `down` gave, where these models began: uncoded, the difference to it is sent, and the base
+                station adds what it had sent itself (None: the models themselves are sent).
 
         Returns:
             the models as the base station has them.
         """
-        return self._models("up", pop, part, name)
+        self._count("up", pop.ids, pop.numbers(part))
+        return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
 
     def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
         """Send a part of each model, parameters and buffers, from the base station to the clients.
 
+        What is shared is one broadcast over the whole band, and counted once; the clients' own goes to each of them.
+
         Args:
-            pop: the models; a shared part is sent to each client.
+            pop: the models.
             part: prefix or prefixes of what is sent.
             name: names the draws, as for `up`.
 
         Returns:
             the models as the clients have them; what is shared and arrives without errors stays shared.
         """
-        return self._models("down", pop, part, name)
+        self._count_models_down(pop, part)
+        if self.config.parameters == "ideal":
+            return pop
+        return Received(self._models("down", pop, part, name, None).cohorts, pop)
 
-    def send(self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray) -> Tensor:
+    def average(
+        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None = None, name: str = ""
+    ) -> dict[str, Tensor]:
+        """Send a part of the clients' models up, and return its weighted mean as the base station has it.
+
+        With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`.
+
+        Args:
+            pop, part, since, name: as for `up`.
+            weights: `[K]`, in the order of `pop.ids`, summing to 1.
+
+        Returns:
+            name -> `[1, ...]`, ready for `Population.share`.
+        """
+        if self.config.access == "orthogonal":
+            return average(self.up(pop, part, name, since), part, weights)
+        floats = pop.numbers(part)
+        cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
+        together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
+        self._add("up", pop.ids, floats, 0 * floats, together, once=True)
+        mean, starts, silent = average(pop, part, weights), _starts(since, pop), []
+        for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
+            held = [(c, start(tensor)) for c, start in zip(pop.stacks(), starts, strict=True)]
+            each = [_weighted(weights[pop.at(c)], c.tensors[tensor] - start.received) for c, start in held]
+            missed = [_weighted(weights[pop.at(c)], start.missed) for c, start in held]
+            ids = np.concatenate([c.ids for c, _ in held])
+            error, sent = self._superpose(name + tensor, torch.cat(each), ids)
+            silent += [1 - sent] if sent is not None else []
+            mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
+        if silent:
+            self.report("cut-off", torch.cat(silent, 1).mean(1))
+        return mean
+
+    def send(
+        self,
+        direction: Direction,
+        name: str,
+        values: Tensor,
+        ids: np.ndarray,
+        floats: np.ndarray,
+        broadcast: bool = False,
+    ) -> Tensor:
         """Send one tensor per client, `[n, ...]`, and return the tensors as they arrive.
 
         Args:
@@ -106,9 +173,12 @@ class Air:
             values: the tensors, zero where nothing is sent.
             ids: the clients, `[n]`.
             floats: how many numbers of each tensor are sent, `[n]`.
+            broadcast: the tensors are one and the same, which all clients hear at once: counted once.
         """
-        self._count(direction, ids, floats)
-        return self._noisy(direction, name, values, ids, floats) if self.config.parameters == "analog" else values
+        self._count(direction, ids, floats, broadcast)
+        if self.config.parameters == "ideal":
+            return values
+        return values + self._error(direction, name, values, ids, floats)
 
     def features(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, classes: int, back: bool = True
@@ -127,7 +197,7 @@ class Air:
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
         bits = floats / d * np.log2(classes)
-        labels = bits / self.config.bits_per_use
+        labels = bits / self._rate("up", ids)
         self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
             self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
@@ -151,54 +221,136 @@ class Air:
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
 
-    def _models(self, direction: Direction, pop: Population, part: Prefix, name: str) -> Population:
-        self._count(direction, pop.ids, pop.numbers(part))
-        if self.config.parameters == "ideal":
-            return pop
+    def _models(
+        self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None
+    ) -> Population:
         cohorts = []
-        for c in pop.spread(part).stacks():  # each client hears its own copy of what they have in common
-            crossing = (n for n in c.tensors if in_part(n, part) and not n.endswith("running_var"))
-            sent = {n: self._noisy(direction, name + n, c.tensors[n], c.ids) for n in crossing}
-            cohorts.append(replace(c, tensors={**c.tensors, **sent}))
+        # Each client hears its own copy of what they have in common.
+        for c, start in zip(pop.spread(part).stacks(), _starts(since, pop), strict=True):
+            arrived = {}
+            for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
+                error = self._error(direction, name + n, c.tensors[n] - start(n).received, c.ids)
+                arrived[n] = c.tensors[n] + (start(n).missed + error)
+            cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
         return Population(tuple(cohorts))
 
-    def _noisy(
+    def _error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
     ) -> Tensor:
-        """Transmit uncoded values, scaled by their r.m.s. (side information, error-free), two numbers per symbol.
+        """Return the error of uncoded values that are sent to or by each client, two numbers per symbol.
 
-        The r.m.s. is that of the `floats` numbers sent (None: all), so that zeros that are not sent lend no power.
+        They are scaled by their r.m.s. (side information, error-free): that of the `floats` numbers sent (None: all),
+        so that zeros that are not sent lend no power.
         """
-        flat = values.reshape(len(values), -1)
-        sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
-        count = send(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
-        rms = (flat.square().sum(1, keepdim=True) / count).sqrt()
-        unit = torch.where(rms > 0, flat / rms, 0.0)
-        unit = torch.nn.functional.pad(unit, (0, unit.shape[1] % 2))
-        drawn = [self.draw(direction, name, int(k), unit.shape[1]) for k in ids]
-        stacked = {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}
-        there = send({"drawn": stacked, "snr_db": self.snr_db(direction, ids)}, values.device)
-        symbols = torch.view_as_complex(unit.unflatten(1, (-1, 2)).contiguous()) / 2**0.5
-        got = self.link.transmit(symbols, there["drawn"], there["snr_db"]) * 2**0.5
-        return (torch.view_as_real(got).flatten(1)[:, : flat.shape[1]] * rms).view_as(values)
+        symbols, rms = _symbols(values, floats)
+        drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
+        snr_db = self.snr_db(direction, ids)
+        host: Any = {"drawn": _stacked(drawn), "snr_db": snr_db}
+        if (mean := mean_gain(self.link, self._typical, snr_db)) is not None:
+            host["mean"] = mean.unsqueeze(1)
+        there = send(host, values.device)
+        got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
+        error = got / there["mean"] - symbols if mean is not None else got - symbols
+        return _numbers(error, values) * rms.view(-1, *[1] * (values.ndim - 1))
 
-    def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray) -> None:
+    def _superpose(self, name: str, values: Tensor, ids: np.ndarray) -> tuple[Tensor, Tensor | None]:
+        """Return the error of the sum of `values` `[n, ...]` when all send at once, and which symbols each sends."""
+        symbols = _pairs(values)
+        drawn = _stacked([self.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
+        host: Any = {"snr_db": self.snr_db("up", ids)}
+        if self.powers_w is not None:  # over the whole band, not over a part of it
+            host["snr_db"] = host["snr_db"] - 10 * math.log10(self.participants)
+        gains, sent = self.link.gain(drawn), None
+        if gains is not None:
+            host["arrives"], kept = self._inversion.invert(gains, self.key("csi", name, 0))
+            sent = kept.to(host["snr_db"].dtype)
+        if "noise" in drawn:
+            host["noise"] = drawn["noise"][0]
+        there = send(host, values.device)
+        error = self._inversion.error(symbols, there.get("arrives"), there.get("noise"), there["snr_db"])
+        return _numbers(error[None], values[:1])[0], sent
+
+    @cached_property
+    def _typical(self) -> Mapping[str, Tensor]:
+        return typical(self.link)
+
+    @cached_property
+    def _inversion(self) -> Inversion:
+        threshold = 10 ** (self.config.truncation_db / 10)
+        return Inversion.over(self.link.gain(self._typical), threshold, self.config.csi_error)
+
+    def _count_models_down(self, pop: Population, part: Prefix) -> None:
+        """Count models that come down: what the clients of a cohort share once, what they own for each."""
+        for c in pop.cohorts:
+            common = tuple(n for n in c.shared if in_part(n, part))
+            shared = c.counts(common) if common else 0
+            each = np.ones(len(c.ids))
+            if shared:
+                self._count("down", c.ids, shared * each, broadcast=True)
+            if own := c.counts(part) - shared:
+                self._count("down", c.ids, own * each)
+
+    def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False) -> None:
         if self.config.parameters == "analog":
-            self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids))
+            self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
             return
         bits = floats * self.config.bits_per_float
-        uses = bits / self.config.bits_per_use
-        self._add(direction, ids, floats, bits, Cost(uses, uses))
+        uses = bits / self._rate(direction, ids)
+        self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
-    def _add(self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, cost: Cost) -> None:
+    def _rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
+        """Return the bits that arrive per channel use of each client, what has to be sent again included."""
+        own, snr_db = self.config, self.snr_db(direction, ids).double()
+        if own.rate == "fixed":
+            self._warn_of_rate(float(snr_db.amin()))
+            return np.full(len(ids), own.bits_per_use)
+        gain = self.link.gain(self._typical)
+        faded = 1.0 if gain is None else float(gain.abs().square().flatten().quantile(own.outage))
+        limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
+        if own.rate == "mcs":
+            known = np.array(sorted(scheme.efficiency for scheme in TABLE))
+            limit = known[(np.searchsorted(known, limit, "right") - 1).clip(0)]
+        return limit if gain is None else limit * (1 - own.outage)
+
+    def _warn_of_rate(self, snr_db: float) -> None:
+        """Log, once in a run, that a fixed rate cannot be had at an SNR."""
+        if self.logs and self.link.noisy and self.config.bits_per_use > capacity(snr_db):
+            self.logs = False
+            logger.warning(
+                "air.bits-per-use: %g bit per use are more than the capacity at %g dB, %.2g; with air.rate capacity or "
+                "mcs the rate follows the SNR",
+                *(self.config.bits_per_use, snr_db, capacity(snr_db)),
+            )
+
+    def _add(
+        self,
+        direction: Direction,
+        ids: np.ndarray,
+        floats: np.ndarray,
+        bits: np.ndarray,
+        cost: Cost,
+        once: bool = False,
+    ) -> None:
+        """Add what clients send or get; `once`: in one transmission over the whole band, the longest there is."""
         total = self.totals[direction]
         total.floats += float(floats.sum())
         total.bits += float(bits.sum())
-        if not self.link.radio:
+        if not self.link.radio or not len(ids):
             return
-        total.uses += float(cost.uses.sum())
-        total.airtime_s += float((cost.uses / self._bandwidth(ids)).sum())
-        total.energy_j += float(cost.energy.sum()) * self.config.symbol_energy
+        uses, energy = (np.array([c.max()]) if once else c for c in cost)
+        band = self.config.bandwidth_hz if once else self._bandwidth(ids)
+        assert band is not None, "semcom.resolve fills it"
+        total.uses += float(uses.sum())
+        total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
+        total.energy_j += float((energy * self._symbol_energy(direction, ids, once)).sum())
+
+    def _symbol_energy(self, direction: Direction, ids: np.ndarray, once: bool) -> np.ndarray | float:
+        """Return Es in joule: as it is set, or a transmit power over the band that it is spread over."""
+        if self.powers_w is None:
+            return self.config.symbol_energy
+        spread = self.config.bandwidth_hz if once or direction == "down" else self._bandwidth(ids)
+        assert spread is not None, "semcom.resolve fills it"
+        return self.powers_w[direction] / spread
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
         """Return each client's part of the band in Hz.
@@ -208,3 +360,69 @@ class Air:
         shares, whole = self.link.shares, self.config.bandwidth_hz
         assert whole is not None, "semcom.resolve fills it"
         return whole * (1 / self.participants if shares is None else np.array(shares)[ids])
+
+
+@dataclass(frozen=True)
+class Received(Population):
+    """Models as clients have received them over the air.
+
+    Attributes:
+        sent: the same models as the base station sent them.
+    """
+
+    sent: Population | None = None
+
+
+class Start(NamedTuple):
+    """Where a tensor in training began, at the clients, and what the base station has more there: `[1 or k, ...]`."""
+
+    received: Tensor
+    missed: Tensor
+
+
+def _starts(since: Population | None, pop: Population) -> list[Callable[[str], Start]]:
+    """Return for each cohort of `pop`: name of a tensor -> where it began."""
+
+    def start(name: str, c: Cohort, here: Cohort | None, there: Cohort | None) -> Start:
+        nothing = torch.zeros_like(c.tensors[name][:1])
+        if here is None:
+            return Start(nothing, nothing)
+        received = here.tensors[name]
+        return Start(received, nothing if there is None else there.tensors[name] - received)
+
+    own: Sequence[Cohort] = pop.stacks()
+    here = [None] * len(own) if since is None else since.stacks()
+    sent = since.sent if isinstance(since, Received) else None
+    there = [None] * len(own) if sent is None else sent.stacks()
+    return [partial(start, c=c, here=h, there=t) for c, h, t in zip(own, here, there, strict=True)]
+
+
+def _weighted(weights: Tensor, values: Tensor) -> Tensor:
+    """Return weights `[n]` times values `[n or 1, ...]`, `[n, ...]`."""
+    return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
+
+
+def _symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
+    """Return values `[n, ...]` as complex symbols of unit power `[n, s]`, and their r.m.s. `[n, 1]`."""
+    flat = values.reshape(len(values), -1)
+    sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
+    count = send(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
+    rms = (flat.square().sum(1, keepdim=True) / count).sqrt()
+    return _pairs(torch.where(rms > 0, flat / rms, 0.0)) / 2**0.5, rms * 2**0.5
+
+
+def _pairs(values: Tensor) -> Tensor:
+    """Return numbers `[n, ...]` two by two as complex ones, `[n, s]`; an odd one has 0 beside it."""
+    flat = values.reshape(len(values), -1)
+    flat = torch.nn.functional.pad(flat, (0, flat.shape[1] % 2))
+    return torch.view_as_complex(flat.unflatten(1, (-1, 2)).contiguous())
+
+
+def _numbers(pairs: Tensor, like: Tensor) -> Tensor:
+    """Return complex numbers `[n, s]` as real ones, in the shape of `like` `[n, ...]`."""
+    return torch.view_as_real(pairs).flatten(1)[:, : like[0].numel()].reshape(like.shape)
+
+
+def _stacked(drawn: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return realisations of one sample each, stacked: `[n, ...]`."""
+    return {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from semcom.config import ConfigError, Resolved, parse_snr
+from channels.cell import Cell, drop
+from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
 from semcom.engine.random import keyed
@@ -42,6 +43,7 @@ class Draws:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
         training_link: the link that local training passes; without `train.through_link` all that is left of the run's
             is its power normalisation.
+        cell: where the clients are, if they are in a cell.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
         test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
@@ -59,6 +61,10 @@ class Draws:
         down, test = channel.downlink_snr_db, channel.test_snr_db
         self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
         self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
+        self.cell = _cell(config)
+        if self.cell is not None:
+            up, down_snr = cell_snrs_db(config, self.cell, link)
+            self._up_snr, self._down_snr = SNR(tuple(up.tolist())), SNR(tuple(down_snr.tolist()))
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
             self.test_snrs = parse_snr(test, "channel.test-snr-db").values
@@ -73,8 +79,16 @@ class Draws:
 
     def sample(self) -> np.ndarray:
         """Return the ids of the clients that take part in this round, ascending."""
-        n = self.config.participants
-        return np.arange(n) if n == self.config.clients else self._some(n, "participation", self.round)
+        n, clients = self.config.participants, self.config.clients
+        if n == clients:
+            return np.arange(n)
+        if self.config.network.scheduling == "round-robin":
+            return np.sort(((self.round - 1) * n + np.arange(n)) % clients)
+        if self.config.network.scheduling == "best-snr":
+            chance = torch.randperm(clients, generator=keyed(self.config.seed, "participation", self.round)).numpy()
+            best = np.lexsort((chance, -self.snr_db("up", np.arange(clients)).numpy()))
+            return np.sort(best[:n])
+        return self._some(n, "participation", self.round)
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending: all, or one draw, the same in every round."""
@@ -165,8 +179,11 @@ class Draws:
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
-        generator = keyed(self.config.seed, "air", kind, self.round, client, name)
-        return self.link.of(client).draw([1], numbers, generator, self.dtype)
+        return self.link.of(client).draw([1], numbers, self.key_on_air(kind, name, client), self.dtype)
+
+    def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
+        """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
+        return keyed(self.config.seed, "air", kind, self.round, client, name)
 
     def signals(
         self,
@@ -209,6 +226,32 @@ class Draws:
                 drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
                 kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
         return kept
+
+
+def _cell(config: Resolved) -> Cell | None:
+    """Drop the run's clients in its cell, if it has one."""
+    own = config.network
+    if own.kind != "cell":
+        return None
+    seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
+    return drop(
+        config.clients,
+        np.random.default_rng(seed),
+        radius_m=own.radius_m,
+        path_loss=own.path_loss,
+        exponent=own.exponent,
+        shadowing_db=own.shadowing_db,
+        carrier_ghz=own.carrier_ghz,
+    )
+
+
+def cell_snrs_db(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
+    """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
+    own, whole = config.network, config.air.bandwidth_hz
+    assert whole is not None, "semcom.resolve fills it"
+    part = whole * (1 / config.participants if link.shares is None else np.array(link.shares))
+    up = cell.snr_db(own.power_dbm, part, own.noise_figure_db)
+    return up, cell.snr_db(own.base_power_dbm, whole, own.noise_figure_db)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from channels import Link
+from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air import Air
@@ -68,7 +69,11 @@ class World:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
         check_link(draws.link, config, device, draws.dtype)
-        self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db, participants=config.participants)
+        self.air = Air(config.air, draws.link, draws.on_air, draws.key_on_air, draws.snr_db)
+        self.air.participants, self.air.report, self.air.logs = config.participants, self.report, team.rank == 0
+        if draws.cell is not None:
+            own = config.network
+            self.air.powers_w = {"up": watts(own.power_dbm), "down": watts(own.base_power_dbm)}
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
         self._initial = Initial(config, federation, device)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from channels.options import NOT_NEGATIVE, require
-from semcom.engine.store.population import Population, average
+from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
@@ -74,7 +74,7 @@ class Ditto(FedAvg):
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
         trained = world.fit(received, super().objective, phase=Phase(log="global")).models
-        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         near = Given(anchors={"received": received})
         personal = world.fit(state.personal.select(ids), self.objective, given=near).models
         return self.State(state.model.share(newest), state.personal.put(personal))

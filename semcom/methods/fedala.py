@@ -29,7 +29,7 @@ from torch import Tensor
 from channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
 from semcom.config import ConfigError
 from semcom.config.options import NOT_ZERO, Needs
-from semcom.engine.store.population import Population, average
+from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.forward import Batch, StackedModel
@@ -114,7 +114,7 @@ class FedALA(Method):
             start = received.replaced(mixed(received.named(), own.named(), weights.named()))
             learned[ids] = True
         trained = world.fit(start, self.objective).models
-        model = state.model.share(average(world.air.up(trained, self.averages), self.averages, world.weights(ids)))
+        model = state.model.share(world.air.average(trained, self.averages, world.weights(ids), since=received))
         initialised, trained = state.initialised.put(start), state.trained.put(trained)
         return self.State(model, initialised, trained, state.weights.put(weights), learned)
 

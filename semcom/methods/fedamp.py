@@ -44,6 +44,7 @@ class FedAMP(Method):
     shares = "a mixture u_k for each client"
     personal = "encoder and head"
     sends = "w_k up, u_k down"
+    unused = ("air.access",)  # each has a mixture of its own
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from semcom.engine.store.population import Population, average
+from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -55,8 +55,7 @@ class FedAvg(Method):
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
         trained = self.local(received, state, world)
-        sent = world.air.up(trained, self.averages)
-        newest = average(sent, self.averages, world.weights(ids))
+        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         return self.after(state, trained, newest)
 
     def local(self, received: Population, state: Any, world: World) -> Population:

@@ -119,9 +119,9 @@ class FedCL(Method):
 
     def __init__(self, hyper: FedCL.Hyper) -> None:
         super().__init__(hyper)
-        decoder = ("head.",) if hyper.average_decoder else ()
+        self.decoder: tuple[str, ...] = ("head.",) if hyper.average_decoder else ()
         self.shared: tuple[str, ...] = ("encoder.",) if hyper.average_encoder else ()
-        self.averages, self.exchanges = (*self.shared, *decoder), bool(self.shared)
+        self.averages, self.exchanges = (*self.shared, *self.decoder), bool(self.shared)
 
     def setup(self, world: World) -> FedCL.State:
         """Start from own encoders, a common decoder and the SCG.
@@ -151,15 +151,17 @@ class FedCL(Method):
         centroids, known = state.centroids.values, world.tensor(state.centroids.known)
         common = {"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)}
         given = Given(common=common, carry=carry(world, len(ids)))
-        fitted = world.fit(world.air.down(state.model.select(ids), self.shared), self.objective, given=given)
+        received = world.air.down(state.model.select(ids), self.shared)
+        fitted = world.fit(received, self.objective, given=given)
+        trained, p = fitted.models, world.weights(ids)
         self._warn(fitted.log, world)
         if world.round == 1 and self.hyper.warmup >= world.config.train.rounds:
             world.warn("warmup", f"hyper.warmup: {self.hyper.warmup} rounds leave none with the regulariser")
         means, counts = class_means(**fitted.carried), fitted.carried["counts"]
-        trained = world.air.up(fitted.models, self.shared)
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
-        model = state.model.put(trained).share(average(trained, self.averages, world.weights(ids)))
+        encoder = world.air.average(trained, self.shared, p, since=received)
+        model = state.model.put(trained).share({**average(trained, self.decoder, p), **encoder})
         newest = self._centroids(replace(state, model=model), world, means, counts)
         if self.hyper.centroids != "none":
             world.report("centroids/norm", newest.centroids.values[newest.centroids.known].norm(dim=-1))

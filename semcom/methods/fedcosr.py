@@ -27,7 +27,7 @@ from torch import Tensor
 
 from channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
-from semcom.engine.store.population import Population, average, blend
+from semcom.engine.store.population import Population, blend
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
@@ -122,7 +122,7 @@ class FedCoSR(Method):
         clip = (lambda name, leaf: leaf.clamp(0, 1)) if self.hyper.clip else None
         fitted = world.fit(start, self.objective, given=given, project=clip)
         trained, log = fitted.models, fitted.log
-        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         part = log["contrasted"]
         regulariser = world.tensor(torch.where(part > 0, log["regulariser"] / part, torch.inf))
         return self.State(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import kl_div
 
 from channels.options import PART, require
-from semcom.engine.store.population import Population, average
+from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
@@ -84,8 +84,8 @@ class FedCRC(Method):
         own = world.fit(personal, self.objective, train="head.", phase=Phase("personal")).models
         given, phase = Given(anchors={"own": own}), Phase("predictor", epochs=1)
         guided = world.fit(body, self.guided_objective, train="head.", given=given, phase=phase).models
-        sent = world.air.up(guided, self.averages)
-        newest, before = average(sent, self.averages, world.weights(ids)), state.model.one("head.").named()
+        newest = world.air.average(guided, self.averages, world.weights(ids), since=received)
+        before = state.model.one("head.").named()
         tau = self.hyper.tau
         predictor = {name: tau * t + (1 - tau) * newest[name] for name, t in before.items()}
         model = state.model.share({**newest, **predictor})

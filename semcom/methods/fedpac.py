@@ -26,7 +26,7 @@ from torch import Tensor
 
 from channels.options import NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config.options import NOT_ZERO, Needs
-from semcom.engine.store.population import Population, average, mix
+from semcom.engine.store.population import Population, mix
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
@@ -98,9 +98,11 @@ class FedPAC(FedAvg):
         received = world.air.down(state.model.select(ids), self.crosses)
         before = moments(world, received, "statistics")
         trained = self.train(state, received, before[0], world)
-        sent = world.air.up(trained, self.crosses)
-        heads = self.combined(sent, *before, world) if self.hyper.collaboration else trained
-        model = state.model.put(heads).share(average(sent, self.averages, world.weights(ids)))
+        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
+        heads = trained
+        if self.hyper.collaboration:
+            heads = self.combined(world.air.up(trained, "head.", since=received), *before, world)
+        model = state.model.put(heads).share(newest)
         return self.State(model, self.aligned(state.prototypes, trained, world))
 
     def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError
-from semcom.engine.store.population import Population, average, blend
+from semcom.engine.store.population import Population, blend
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
@@ -101,7 +101,7 @@ class PFedMe(FedAvg):
         sgd = world.optimizer(name="sgd", lr=self.hyper.eta, momentum=0.0, weight_decay=0.0)
         fitted = world.fit(received, Gradient(self.gradient), given=given, optimizer=sgd)
         trained, theta = fitted.models, fitted.carried
-        newest = average(world.air.up(trained, self.averages), self.averages, world.weights(ids))
+        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         server = state.model.one(self.averages)
         # Parameters alone: with beta above 1 a running variance, taken further than its mean, could turn negative.
         mixed = blend(server.replaced(newest), server, self.hyper.beta, server.parameters()).named()

@@ -10,10 +10,11 @@ and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
+from channels import Link
+from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
 from semcom.runs.finish import makes_heads
 from semcom.runs.setup import Setup
@@ -27,6 +28,11 @@ def _error_free(run: Setup) -> bool:
 def _sends(run: Setup) -> bool:
     """Return whether anything is sent in training."""
     return run.method.split or run.method.exchanges
+
+
+def _fades(run: Setup) -> bool:
+    """Return whether the channel has gains other than 1."""
+    return type(run.link).gain is not Link.gain
 
 
 def _hears_noise(run: Setup) -> bool:
@@ -47,7 +53,7 @@ class NoEffectRule:
 NO_CHANNEL = "there is no channel with channel.kind {kind}"
 OF_A_CHANNEL = (
     *("channel.snr_db", "channel.test_snr_db", "channel.downlink_snr_db"),
-    *("air.parameters", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+    *("air.parameters", "air.access", "air.rate", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
 )
 """Fields that say how a channel is, or how its uses are counted."""
 NO_NOISE = "{kind} has no noise"
@@ -62,9 +68,42 @@ RULES = (
     NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
     NoEffectRule("air.bits_per_float", lambda r: not _error_free(r), "no number is sent error-free"),
-    NoEffectRule("air.bits_per_use", lambda r: not (_error_free(r) or r.method.split), "nothing is sent error-free"),
+    *(
+        NoEffectRule(f"air.{field}", lambda r: not (_error_free(r) or r.method.split), "nothing is sent error-free")
+        for field in ("rate", "bits_per_use", "backoff_db", "outage")
+    ),
+    NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "the rate is not fixed"),
+    NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
+    NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
+    NoEffectRule("air.outage", lambda r: not _fades(r), "{kind} does not fade"),
+    NoEffectRule("air.rate", lambda r: not r.link.noisy, NO_NOISE),
+    NoEffectRule("air.access", lambda r: not r.method.averages, "{method} averages no models"),
+    NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "numbers are not sent uncoded"),
+    *(
+        NoEffectRule(f"air.{field}", when, why)
+        for field in ("truncation_db", "csi_error")
+        for when, why in (
+            (lambda r: r.config.air.access == "orthogonal", "clients send by themselves"),
+            (lambda r: not _fades(r), "{kind} does not fade"),
+        )
+    ),
     NoEffectRule("air.bandwidth_hz", lambda r: not _sends(r), NOTHING_SENT),
     NoEffectRule("air.symbol_energy", lambda r: not _sends(r), NOTHING_SENT),
+    *(
+        NoEffectRule(field, lambda r: r.config.network.kind == "cell", "powers and path losses in the cell say it")
+        for field in ("channel.snr_db", "channel.downlink_snr_db", "air.symbol_energy")
+    ),
+    *(
+        NoEffectRule(f"network.{field.name}", lambda r: r.config.network.kind == "list", "there is no cell")
+        for field in fields(NetworkConfig)
+        if field.name not in ("kind", "scheduling")
+    ),
+    NoEffectRule("network.exponent", lambda r: r.config.network.path_loss != "exponent", "the path loss has none"),
+    NoEffectRule("network.kind", lambda r: not r.link.noisy, NO_NOISE),
+    NoEffectRule("network.kind", lambda r: not r.link.radio, NO_CHANNEL),
+    NoEffectRule(
+        "network.scheduling", lambda r: r.config.participants == r.config.clients, "all clients take part in each round"
+    ),
     NoEffectRule("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
     NoEffectRule("train.through_link", lambda r: not r.link.radio, NO_CHANNEL),
     NoEffectRule("train.through_link", lambda r: not r.link.noisy, NO_NOISE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.store.population import Population
+from semcom.engine.store.population import Population, average
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
@@ -39,20 +40,21 @@ def rounds(method: str, n: int = 2, **options: Any) -> World:
     return w
 
 
-def traffic(floats: float, bits: float, uses: float, clients: int) -> dict[str, float]:
-    """Of one client in one round, by the definitions of `AirConfig`."""
-    share = AIR["bandwidth_hz"] / clients
+def traffic(floats: float, bits: float, uses: float, clients: int, once: bool = False) -> dict[str, float]:
+    """Of one client in one round, by the definitions of `AirConfig`; `once`: of one transmission for all of them."""
+    share = AIR["bandwidth_hz"] / (1 if once else clients)
+    each = uses / clients if once else uses
     return {
         "floats": floats,
         "bits": bits,
-        "uses": uses,
+        "uses": each,
         "airtime_s": uses / share,
-        "energy_j": uses * AIR["symbol_energy"],
+        "energy_j": each * AIR["symbol_energy"],
     }
 
 
-def error_free(floats: float, clients: int = 3) -> dict[str, float]:
-    return traffic(floats, 16 * floats, 4 * floats, clients)
+def error_free(floats: float, clients: int = 3, once: bool = False) -> dict[str, float]:
+    return traffic(floats, 16 * floats, 4 * floats, clients, once)
 
 
 NOTHING = traffic(0, 0, 0, 3)
@@ -60,14 +62,31 @@ NOTHING = traffic(0, 0, 0, 3)
 
 def test_fedavg_sends_parameters_and_buffers_both_ways() -> None:
     sent = rounds("fedavg").air.per_client_round()
-    assert sent == {"up": pytest.approx(error_free(CONV + HEAD)), "down": pytest.approx(error_free(CONV + HEAD))}
+    broadcast = error_free(CONV + HEAD, once=True)
+    assert sent == {"up": pytest.approx(error_free(CONV + HEAD)), "down": pytest.approx(broadcast)}
+
+
+@pytest.mark.parametrize("clients", [2, 8])
+def test_a_broadcast_takes_as_long_for_any_number_of_clients(clients: int) -> None:
+    w = worlds.world("fedavg", (4,) * clients, air=AIR)
+    w.air.down(w.population(shared=BOTH), BOTH)
+    uses = 4 * (CONV + HEAD)
+    assert (w.air.totals["down"].uses, w.air.totals["down"].airtime_s) == (uses, clients * uses / 1000)
+
+
+def test_what_clients_own_goes_to_each_of_them() -> None:
+    w = worlds.world("fedavg", SIZES, air=AIR)
+    w.air.down(w.population(shared="encoder."), BOTH)
+    assert w.air.totals["down"].uses == 4 * (CONV + 3 * HEAD)
+    assert w.air.totals["down"].airtime_s == pytest.approx(3 * 4 * CONV / 1000 + 3 * 4 * HEAD / (1000 / 3))
 
 
 def test_uncoded_exchange_takes_half_a_use_per_number() -> None:
     sent = rounds("fedavg", air=UNCODED).air.per_client_round()
     expected = traffic(CONV + HEAD, 0, math.ceil((CONV + HEAD) / 2), 3)
     assert (CONV + HEAD) % 2  # the odd number fills a symbol of its own
-    assert sent == {"up": pytest.approx(expected), "down": pytest.approx(expected)}
+    once = traffic(CONV + HEAD, 0, math.ceil((CONV + HEAD) / 2), 3, once=True)
+    assert sent == {"up": pytest.approx(expected), "down": pytest.approx(once)}
 
 
 def test_local_training_sends_nothing() -> None:
@@ -86,7 +105,9 @@ def test_fedproto_sends_prototypes(n: int) -> None:
     owned = w.session.draws.federation.owned
     assert w.air.per_client_round()["up"] == pytest.approx(error_free(4 * owned.sum() / 3))
     existing = owned.any(0).sum()
-    assert w.air.per_client_round()["down"] == pytest.approx(error_free(4 * existing * (n - 1) / n))  # none at first
+    assert w.air.per_client_round()["down"] == pytest.approx(
+        error_free(4 * existing * (n - 1) / n, once=True)
+    )  # none at first
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3])
@@ -290,3 +311,122 @@ def test_error_free_models_are_the_same_numbers() -> None:
     pop = w.population(shared=BOTH)
     assert worlds.gap(w.air.down(pop, BOTH), pop.spread()) == 0
     assert worlds.gap(w.air.up(pop.spread(), BOTH), pop.spread()) == 0
+
+
+# -- rates -----------------------------------------------------------------------------------------------------------
+
+
+def uses(n: int = 4, **options: Any) -> float:
+    """What n clients' models take up, per bit."""
+    channel = {"kind": "awgn", "snr_db": 10.0, **options.pop("channel", {})}
+    w = worlds.world("fedavg", (4,) * n, air=options, channel=channel)
+    w.air.up(w.population(), BOTH)
+    return w.air.totals["up"].uses / w.air.totals["up"].bits
+
+
+def test_a_rate_at_capacity_follows_the_snr() -> None:
+    """log2(1 + snr / backoff) over AWGN; over Rayleigh with the |h|^2 that all but the lost have, which is repeated."""
+    assert 1 / uses(rate="capacity", backoff_db=0.0) == pytest.approx(math.log2(11))
+    assert 1 / uses(rate="capacity") == pytest.approx(math.log2(1 + 10**0.7))
+    each = uses(2, rate="capacity", backoff_db=0.0, channel={"snr_db": "0,10"})
+    assert each == pytest.approx((1 / math.log2(2) + 1 / math.log2(11)) / 2)
+    faded = math.log2(1 - 10 * math.log(0.8)) * 0.8
+    found = 1 / uses(rate="capacity", backoff_db=0.0, outage=0.2, channel={"kind": "rayleigh"})
+    assert found == pytest.approx(faded, rel=0.05)  # a quantile of 16,384 draws
+
+
+def test_a_rate_of_5g_is_the_fastest_scheme_below_capacity() -> None:
+    """At 10 dB less 3, 2.59 bit: 16-QAM at 616/1024 has 2.41, at 658/1024 2.57; at -20 dB the slowest, 120/1024."""
+    assert 1 / uses(rate="mcs") == pytest.approx(4 * 658 / 1024)
+    assert 1 / uses(rate="mcs", channel={"snr_db": -20.0}) == pytest.approx(2 * 120 / 1024)
+
+
+@pytest.mark.parametrize(("snr", "said"), [(0.0, True), (5.0, False)])
+def test_a_fixed_rate_above_capacity_is_warned_of_once(snr: float, said: bool, caplog: Any) -> None:
+    w = worlds.world("fedavg", SIZES, channel={"snr_db": snr})
+    for _ in range(2):
+        w.air.up(w.population(), BOTH)
+    found = [record for record in caplog.records if "capacity" in record.message]
+    assert len(found) == said
+
+
+# -- what is exchanged uncoded ---------------------------------------------------------------------------------------
+
+
+def moved(pop: Population, by: float) -> Population:
+    return mapped(pop, lambda name, t: t + by if t.is_floating_point() else t)
+
+
+def test_an_update_alone_meets_noise() -> None:
+    """Models that have not moved arrive as the base station sent them, whatever the downlink did to them."""
+    w = worlds.world("fedavg", SIZES, air={"parameters": "analog"}, channel={"snr_db": -10.0})
+    sent = models(w)
+    received = w.air.down(sent, BOTH)
+    assert worlds.gap(received, sent) > 0.1
+    assert worlds.gap(w.air.up(received, BOTH, since=received), sent) < 1e-12
+    arrived = w.air.up(moved(received, 1e-3), BOTH, since=received)
+    assert 0 < worlds.gap(arrived, moved(sent, 1e-3)) < 0.02  # noise of 10 times the power of an update of 1e-3
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician", "ofdm"])
+def test_estimates_over_fading_are_unbiased(kind: str) -> None:
+    """Per client: the part of the sent numbers in the received ones is 1 on average."""
+    sent, w = values(), analog(kind, snr_db=5.0)
+    parts = []
+    for round_ in range(1, 9):
+        w.session.tally.begin(round_)
+        got = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL)
+        parts.append((got * sent).sum(1) / sent.square().sum(1))
+    each = torch.cat(parts)
+    assert (each.mean() - 1).abs() < 5 * each.std() / len(each) ** 0.5 + 0.005  # what E[a] is known to
+    assert each.std() > 0.05
+
+
+SUPERPOSED = {"parameters": "analog", "access": "superposed"}
+
+
+def one_round(method: str, air: dict[str, Any], snr: float | str, **options: Any) -> tuple[World, Any]:
+    w = worlds.world(method, SIZES, air=air, channel={"snr_db": snr}, **options)
+    arm = METHODS.get(method)(w.config.hyper)
+    return w, arm.round(arm.setup(w), w)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "fedprox", "fedrep", "lg_fedavg", "ditto", "fedpac", "fedcosr"])
+def test_without_noise_all_at_once_is_one_by_one_and_error_free(method: str) -> None:
+    states = [one_round(method, air, "inf")[1] for air in ({}, {"parameters": "analog"}, SUPERPOSED)]
+    for state in states[1:]:
+        assert worlds.gap(state.model, states[0].model) == 0
+
+
+def test_all_at_once_takes_the_uses_of_one() -> None:
+    w, _ = one_round("fedavg", {**SUPERPOSED, "bandwidth_hz": 1000.0}, 10.0)
+    up = w.air.totals["up"]
+    assert up.floats == 3 * (CONV + HEAD)
+    assert up.uses == math.ceil((CONV + HEAD) / 2) == up.energy_j / 3
+    assert up.airtime_s == pytest.approx(3 * up.uses / 1000)  # a client's own is a third of it
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+def test_the_mean_over_the_air_is_unbiased_and_as_noisy_as_it_is_said(kind: str) -> None:
+    """Over AWGN the error of a mean of updates is that of the client whose weighted update is the loudest."""
+    w = analog(kind, snr_db=0.0)
+    w.air.config = replace(w.air.config, access="superposed")
+    pop = w.population()
+    errors = []
+    for round_ in range(1, 40):
+        w.session.tally.begin(round_)
+        p = w.weights(pop.ids)
+        mean = w.air.average(moved(pop, 1.0), "head.", p, since=pop)
+        errors.append(mean["head.0.weight"] - average(moved(pop, 1.0), "head.", p)["head.0.weight"])
+    errors = torch.stack(errors)
+    assert five_errors(errors.flatten(1).mean(1), 0.0)  # a fade lasts for a tensor
+    if kind == "awgn":  # 1/64 each, one number a symbol's half: no = 1 for two numbers of 1/64
+        assert five_errors(errors.square(), (1 / 64) ** 2)
+
+
+def test_what_is_cut_off_is_reported() -> None:
+    w = worlds.world("fedavg", (4,) * 40, air=SUPERPOSED, channel={"kind": "rayleigh", "coherence": "symbol"})
+    arm = METHODS.get("fedavg")(w.config.hyper)
+    arm.round(arm.setup(w), w)
+    cut = w.session.tally.log["cut-off"]
+    assert cut.shape == (40,) and float(cut.mean()) == pytest.approx(1 - math.exp(-0.1), abs=0.02)

@@ -46,7 +46,7 @@ class Prototypes:
         """
         n, d = len(ids), self.values.shape[1]
         floats = np.full(n, int(self.known.sum()) * d)
-        return world.air.send("down", name, self.values.expand(n, -1, -1), ids, floats)
+        return world.air.send("down", name, self.values.expand(n, -1, -1), ids, floats, broadcast=True)
 
     def up(
         self, world: World, ids: np.ndarray, means: Tensor, counts: Tensor, how: How, name: str = "prototypes"
