@@ -103,17 +103,6 @@ class Link:
     bandwidth_hz: float | None = None
     """Band of all clients, if the link knows it."""
 
-    def takes(self, batch: int, d: int) -> Mapping[str, int]:
-        """Return the memory of one client's mini-batch that an option asks for: option -> bytes, at least.
-
-        For options that can be too large, which a run refuses before it begins; of this base, none.
-
-        Args:
-            batch: samples of a mini-batch.
-            d: real features of a sample.
-        """
-        return {}
-
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """Return this link with its band shared by the clients.
 

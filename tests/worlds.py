@@ -15,6 +15,7 @@ from semcom.config import ChannelConfig, PartitionConfig, Resolved, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged
 from semcom.data.registry import DATASETS
+from semcom.engine.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from semcom.methods.local import Local
@@ -240,7 +241,7 @@ def world(
     config = settings(method, encoder, len(data.train), **overrides)
     split = METHODS.get(method).split if split is None else split
     device = torch.device(config.device)
-    made = World(config, data.to(device), device, split=split)
+    made = World(config, data.to(device), device, build_link(config)[0], split=split)
     made.session.tally.begin(1)
     return made
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
@@ -117,13 +117,6 @@ class OFDM(Link):
         link._band, link.options = Band(total, active, self.shares), replace(self.options, subcarriers=total)
         link.bandwidth_hz = total * self._grid.spacing_hz
         return link
-
-    def takes(self, batch: int, d: int) -> Mapping[str, int]:
-        """Return the memory of h on one frame, for the number of subcarriers."""
-        most, shares = batch * d // 2, self.shares or (1.0,)
-        width = int(self._find_band(most).widths(np.arange(len(shares))).max())
-        slots = max(1, int(self._grid.slots(np.array(most), width)))
-        return {"subcarriers": SLOT * slots * width * torch.complex64.itemsize}
 
     def of(self, client: int) -> OFDM:
         """Return this link as one of the clients has it: with shares, on its own number of subcarriers."""

@@ -30,6 +30,7 @@ from semcom.data.federation import Federation
 from semcom.engine.host import ranks
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.links import build_link
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -46,7 +47,8 @@ class Rounds:
         device = torch.device(config.device)
         self.team = team
         self.method: Method = METHODS.get(config.method)(config.hyper)
-        self.world = World(config, federation.to(device), device, split=self.method.split, team=team)
+        link, _ = build_link(config)
+        self.world = World(config, federation.to(device), device, link, split=self.method.split, team=team)
         self.state = self.method.setup(self.world)
 
     def __call__(self) -> None:

@@ -32,7 +32,7 @@ class Board(TensorBoard):
         super().__call__(line)
 
     def complete(self, result: Result) -> None:
-        """Write what came after the rounds, and all of a run that was finished before."""
+        """Write what came after the rounds, and all of a run that had finished."""
         last = [result.summary["finish"]] if "finish" in result.summary else []
         for line in [*(result.metrics if self.empty else []), *last]:
             super().__call__(line)

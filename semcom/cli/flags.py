@@ -21,7 +21,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from semcom.cli import fields
-from semcom.cli.stored import read_config
+from semcom.cli.stored import read_stored
 from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
@@ -159,7 +159,7 @@ def read_train(early: Early) -> RunConfig:
     Raises:
         ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
     """
-    base = read_config(early.config) if early.config else RunConfig()
+    base = read_stored(early.config) if early.config else RunConfig()
     plugins = tuple(dict.fromkeys((*base.plugins, *early.plugins)))
     load_plugins(plugins)
     method = early.name or (base.method if early.config else None)

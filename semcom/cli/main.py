@@ -144,16 +144,20 @@ def train(words: list[str]) -> None:
     """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
-    from semcom.cli.stored import resolve_over
+    from semcom.cli.stored import fields_of, prepare_over
 
     with _request():
         early = flags.read_early(words, config=True)
-        wanted = flags.read_train(early)  # first, since `resolve` imports torch
-        words = [*(["--method"] if early.name else []), *early.rest]
-        config, fallen = resolve_over(dataclasses.replace(wanted, contents={}), early.config, words)
+        wanted = flags.read_train(early)  # first, since `prepare` imports torch
+        from semcom.runs.resolve import prepare
+
+        request = dataclasses.replace(wanted, contents={})
+        setup, fallen = prepare_over(request, fields_of(early.rest)) if early.config else (prepare(request), [])
+    config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
+    from semcom.runs.runner import carry_out
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
@@ -164,8 +168,8 @@ def train(words: list[str]) -> None:
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
-            LOG.info("left out of %s, as it has no effect beside the flags: %s", early.config, idle)
-        result = semcom.run(config, on_round=_each(trackers), profile=early.profile)
+            LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
+        result = carry_out(setup, on_round=_each(trackers), profile=early.profile)
         if board:
             board.complete(result)
     if not first:

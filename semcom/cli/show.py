@@ -37,13 +37,13 @@ ORDER = ("running", "stopped", "failed", "done")
 class ShowFlags:
     """Show how far a run or a study has come: setting, progress, accuracies, received SNR, traffic, warnings, failures.
 
-    FOLDER comes first: of a sweep or of one run (finished, at work, failed or interrupted), or one that holds folders
+    FOLDER comes first: of a sweep or of one run (finished, running, failed or interrupted), or one that holds folders
     of runs; or an archive, or ARCHIVE/HASH for one run of it. Of one run the command that repeats it is shown, of a
     study at most 40 runs are listed; semcom results FOLDER --what runs has all.
     """
 
     watch: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
-    """Show it again every few seconds, until nobody is at work; needs a terminal."""
+    """Show it again every few seconds, until nothing is running; needs a terminal."""
 
 
 def show(words: list[str]) -> None:
@@ -69,7 +69,7 @@ def _console() -> Console:
 
 
 def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
-    """Show what is going on until nobody is at work, and return the last look."""
+    """Show what is going on until nothing is running, and return the last look."""
     from rich.console import Group
     from rich.live import Live
 
@@ -129,7 +129,7 @@ def _head(found: Overview) -> dict[str, str]:
         "study": f"{found.folder}, {len(found.courses)} runs",
         **({"command": found.command} if found.command else {}),
         **({"varied": "; ".join(fields)} if fields else {}),
-        "at work": "; ".join(found.workers) or "nobody",
+        "running": "; ".join(found.workers) or "nothing",
         "progress": counts + rounds,
     }
 
@@ -147,7 +147,7 @@ def _head_of_run(found: Overview) -> dict[str, str]:
         "progress": f"{course.state}, round {course.round} of {course.rounds}",
         **({"made by": _origin(course.run.summary)} if course.run.summary else {}),
         **({"repeat": again} if (again := found.repeat()) else {}),
-        **({"at work": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
+        **({"running": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,9 @@ from semcom.config.options import with_flag_name
 if TYPE_CHECKING:
     from channels import Link
 
-logger = logging.getLogger(__name__)
 
-
-def build_link(config: Resolved, log: bool = False) -> Link:
-    """Build the channel of a run, with the options of a resolved configuration.
-
-    Args:
-        config: of the run.
-        log: whether to log the link's warnings: one process does.
+def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
+    """Build the channel of a run with the options of its configuration, and collect what the link warns of.
 
     Raises:
         ConfigError: the options do not fit, or the features make no symbols.
@@ -36,6 +29,4 @@ def build_link(config: Resolved, log: bool = False) -> Link:
             link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
         raise ConfigError(with_flag_name(str(error), "channel", c.options)) from None
-    for warning in said if log else ():
-        logger.warning(with_flag_name(str(warning.message), "channel", c.options))
-    return link
+    return link, tuple(with_flag_name(str(warning.message), "channel", c.options) for warning in said)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from channels import Link
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air import Air
@@ -19,7 +20,6 @@ from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send
-from semcom.engine.links import build_link
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
 from semcom.engine.store.population import Population, Prefix
@@ -42,6 +42,7 @@ class World:
         config: of the run.
         federation: images and who owns which.
         device: where everything lies.
+        link: the run's channel.
         split: whether the method trains through the link (its features and gradients are traffic).
         clock: where seconds are added up (None: one that nobody reads).
         team: the processes that share the run's clients.
@@ -57,13 +58,14 @@ class World:
         config: Resolved,
         federation: Federation,
         device: torch.device,
+        link: Link,
         *,
         split: bool,
         clock: Clock | None = None,
         team: Team = ALONE,
     ) -> None:
         self.config = config
-        draws = Draws(config, federation, device, build_link(config, log=team.rank == 0), split=split)
+        draws = Draws(config, federation, device, link, split=split)
         self.air = Air(config.air, draws.link, draws.on_air, draws.snr_db, participants=config.participants)
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)

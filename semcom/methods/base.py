@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
-from semcom.engine.store.population import Prefix
 from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
@@ -35,8 +34,6 @@ class Method(ABC):
             `air.down` or `air.send` are called.
         finishing: the values that the method's last stage takes for open fields of `FinishConfig`, where it has its own
             ({}: none of its own); None: nothing in it trains by them.
-        tunes: prefixes of what that stage trains, for an estimate of its memory: "head." alone means heads on features
-            that are encoded once.
         unused: dotted fields of the configuration that have no effect on the method ("train.lr"): they are refused.
         shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
             words each for `semcom list methods`.
@@ -48,7 +45,6 @@ class Method(ABC):
     split: ClassVar[bool] = False
     exchanges: bool = True
     finishing: ClassVar[Mapping[str, Any] | None] = None
-    tunes: Prefix = ()
     unused: tuple[str, ...] = ()
     shares: ClassVar[str] = ""
     personal: ClassVar[str] = ""

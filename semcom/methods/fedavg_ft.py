@@ -33,10 +33,7 @@ class FedAvgFT(FedAvg):
         tune: Literal["head", "all"] = "head"
         """The part that is fine-tuned: the head on frozen features, or the whole model."""
 
-    def __init__(self, hyper: FedAvgFT.Hyper) -> None:
-        super().__init__(hyper)
-        self.tunes = "head." if hyper.tune == "head" else self.averages
-
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the fine-tuned copies as `personal`, and the model that they are copies of as `global`."""
-        return {"personal": View(fine_tuned(world, state.model, self.tunes)), **self.views(state, world)}
+        part = "head." if self.hyper.tune == "head" else self.averages
+        return {"personal": View(fine_tuned(world, state.model, part)), **self.views(state, world)}

@@ -26,7 +26,6 @@ class FedBABU(FedAvg):
     }
     averages = ("encoder.",)
     finishing = {"epochs": 5}
-    tunes = FedAvg.averages
     unused = ("model.init",)
     shares = "encoder, and the initial head"
     personal = "a fine-tuned copy of the model"
@@ -46,5 +45,5 @@ class FedBABU(FedAvg):
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate `global`, and each client's fine-tuned copy of it as `personal`."""
-        tuned = fine_tuned(world, state.model, self.tunes, self.finishing["epochs"])
+        tuned = fine_tuned(world, state.model, FedAvg.averages, self.finishing["epochs"])
         return {**self.views(state, world), "personal": View(tuned)}

@@ -49,7 +49,6 @@ class RepPer(FedAvg):
     }
     averages = ("encoder.",)
     finishing = {}
-    tunes = "head."
     shares = "encoder"
     personal = "head, trained at the end"
     unused: tuple[str, ...] = ("train.eval_every",)  # nothing is evaluated before the end

@@ -97,7 +97,7 @@ def _fit(like: Tensor, value: Any) -> Tensor:
 
 def in_file(state: Any) -> list[Slot]:
     """Return the handles of a State's rows that lie in a file: while they are held, nothing is written over them."""
-    return [handle for cohort, _ in _resting(state) for handle in cohort.own.in_file()]
+    return [handle for cohort, _ in _stored_cohorts(state) for handle in cohort.own.in_file()]
 
 
 def claim(state: Any, path: Path) -> list[Slot]:
@@ -108,13 +108,13 @@ def claim(state: Any, path: Path) -> list[Slot]:
         path: of the older one; if it is missing or damaged, nothing is held for it.
     """
     with suppress(RunError):
-        found = _resting(state, load(path).get("state"))
+        found = _stored_cohorts(state, load(path).get("state"))
         return [handle for cohort, rows in found for handle in cohort.own.claim(rows, cohort.ids)]
     return []
 
 
-def _resting(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any]]:
-    """Yield the cohorts at rest of a State, each with the rows that `values` of `state_dict` have for it."""
+def _stored_cohorts(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any]]:
+    """Yield the cohorts of a State that are stored as rows, each with its rows in `values` of `state_dict`."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):
@@ -122,7 +122,7 @@ def _resting(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any
                 if isinstance(cohort, StoredCohort):
                     yield cohort, _item(_item(stored, str(i)), "rows")
         elif dataclasses.is_dataclass(value):
-            yield from _resting(value, stored)
+            yield from _stored_cohorts(value, stored)
 
 
 def save(path: Path, content: dict[str, Any]) -> None:

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from semcom.config import Resolved
+from semcom.config import ConfigError, Resolved
 from semcom.engine.host.sending import send
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, confusion, confusions
 from semcom.engine.train.visit import Outputs
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import CURVES, LAST, per_class, per_client, spread
+from semcom.runs.finish import has_own_stage
 
 
 def is_due(config: Resolved, round_: int) -> bool:
@@ -51,6 +55,17 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
     for name, accuracy in _validation(session, views).items():
         found[name]["validation"] = accuracy
     return found
+
+
+def check_views(method: Method, state: Any, world: World) -> None:
+    """Raise ConfigError, before any work, for a method of a user's of which nothing would be evaluated."""
+    name = world.config.method
+    if METHODS.ships(name) or has_own_stage(method):
+        return
+    views = method.views(state, world)
+    if not (isinstance(views, Mapping) and views and all(isinstance(view, View) for view in views.values())):
+        wanted = "without a `finish`, it has to give at least one View by name"
+        raise ConfigError(f"method: `views` of {name} gives {views!r:.80}; {wanted}")
 
 
 class AmongOwn:

@@ -85,6 +85,33 @@ def finished(world: World, views: Mapping[str, View]) -> dict[str, View]:
     return {}
 
 
+def has_own_stage(method: Method) -> bool:
+    """Return whether a method has a last stage of its own."""
+    return type(method).finish is not Method.finish
+
+
+def has_last_stage(method: Method, config: Resolved) -> bool:
+    """Return whether a run has a last stage: its method's own, or `finish.kind`."""
+    return has_own_stage(method) or config.finish.kind is not None
+
+
+def last_views(method: Method, state: Any, world: World) -> Mapping[str, View]:
+    """Carry out the last stage of a run, and return its views, that of `finish.kind` first.
+
+    They are none if the method does without it. It draws as a round T + 1 would.
+
+    Args:
+        method: of the run.
+        state: after the last round, T.
+        world: of the run.
+    """
+    asked = world.config.finish.kind is not None
+    usual = method.views(state, world) if asked else {}  # of round T
+    world.session.tally.begin(world.config.train.rounds + 1)
+    last = method.finish(state, world) or {}
+    return {**finished(world, last or usual), **last} if asked else last
+
+
 def makes_heads(config: Resolved) -> bool:
     """Return whether fresh heads are made after the rounds of a run, beside those of its method."""
     return is_head(config.finish.kind) or (config.finish.kind is None and config.new_clients > 0)

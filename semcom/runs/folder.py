@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import logging
 import math
+import os
 import platform
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
+from semcom.config.checks import check_types
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -39,6 +41,8 @@ LOG = logging.getLogger(__name__)
 LOCK = ".lock"
 MOMENT_S = 0.5
 """Seconds that a lock is waited for: somebody may only look whether it is held."""
+LARGEST = 64 << 20
+"""Bytes of the largest config.json: that of a million clients with a rate each."""
 SHOWN = 3
 """Number of fields that are named where a folder holds another run."""
 
@@ -84,12 +88,8 @@ class Folder:
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             return
-        try:
-            other = from_dict(json.loads(stored.read_text()))
-            same = run_hash(other) == run_hash(self.config)
-        except (ValueError, TypeError, AttributeError) as error:  # a value of any type may stand in it
-            raise ConfigError(f"out: {stored} is not a configuration ({error}); give another folder") from None
-        if not same:
+        other = read_config(stored, "out")
+        if run_hash(other) != run_hash(self.config):
             found = differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
@@ -128,7 +128,7 @@ class Folder:
                 lock.acquire()
             except Timeout:
                 wanted = "wait for it, or give another folder"
-                raise BusyError(f"out: another process is at work in {self.path}; {wanted}") from None
+                raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
         try:
             yield
         finally:
@@ -210,7 +210,7 @@ class Folder:
 
 
 def is_held(lock: Path) -> bool:
-    """Return whether a process holds a lock, such as that of a run's folder, which one that is at work does.
+    """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
 
     To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
     """
@@ -236,23 +236,44 @@ def _config_text(config: RunConfig) -> str:
     return json.dumps(to_dict(config), indent=2) + "\n"
 
 
-def read_config(folder: Path, asked: str) -> RunConfig:
-    """Return the stored configuration of the run in a folder.
+def read_config(path: Path | str, asked: str) -> RunConfig:
+    """Read a stored configuration: a config.json, or that of a run's folder.
 
     Args:
-        folder: of the run.
+        path: of the file or the folder.
         asked: what it is read for: the first word of the error.
 
     Raises:
         ConfigError: there is none, or it is no configuration.
     """
-    path = folder / CONFIG
+    path = os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
     try:
-        return from_dict(json.loads(path.read_text(encoding="utf-8")))
+        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
+            raise ConfigError(f"{asked}: {path!r} is no file")
+        if os.path.getsize(path) > LARGEST:
+            raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
+        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
     except OSError as error:
-        raise ConfigError(f"{asked}: {folder} holds no run ({CONFIG}: {error.strerror})") from None
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ConfigError(f"{asked}: {path} is not a configuration ({error})") from None
+        raise ConfigError(f"{asked}: {path!r} cannot be read: {error.strerror}") from None
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
+        raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
+    try:
+        config = from_dict(values)
+        check_types(config)
+    except ConfigError as error:
+        raise ConfigError(f"{asked}: {path!r} is not a configuration ({error})") from None
+    return config
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the table that a JSON file writes as `pairs`. Raises ValueError for a name that is there twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return table
 
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:

@@ -12,9 +12,10 @@ from semcom.files import CHECKPOINT, at_home
 from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_images
 from semcom.runs.limits import within_memory
-from semcom.runs.resolve import resolve
+from semcom.runs.loop import Loop
+from semcom.runs.recovery import read_checkpoint
+from semcom.runs.resolve import prepare
 from semcom.runs.result import Result
-from semcom.runs.runner import Runner
 
 
 def load(folder: Path | str, *, device: str | None = None) -> Result:
@@ -41,18 +42,19 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
     folder = at_home(folder).absolute()
     stored = read_config(folder, "load")
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
-    config = resolve(replace(stored, out=None, processes=1, device=device or stored.device))
+    setup = prepare(replace(stored, out=None, processes=1, device=device or stored.device))
+    config = setup.config
     summary = read_summary(folder, run_hash(config))
     if summary is None:
         raise RunError(f"{folder}: the run is not finished; run it again, and it goes on")
     with within_memory():
-        runner = Runner(config, read_images(config), None, None, Clock(), ALONE)
+        loop = Loop(setup, read_images(config), None, None, Clock(), ALONE)
         path = folder / CHECKPOINT
         if not path.exists():
             raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")
-        content = runner.read(path)
-        if content["progress"]["round"] != runner.rounds:
+        content = read_checkpoint(path, config, loop.progress)
+        if content["progress"]["round"] != loop.rounds:
             raise RunError(f"{path} is of round {content['progress']['round']}; run it again, and it goes on")
-        runner.restore(content, folder)
-    runner.metrics = Folder(folder, config).covered(runner.rounds)
-    return replace(runner.result(summary, folder), config=replace(config, out=str(folder)))
+        loop.restore(content, folder)
+    loop.metrics = Folder(folder, config).covered(loop.rounds)
+    return replace(loop.result(summary, folder), config=replace(config, out=str(folder)))

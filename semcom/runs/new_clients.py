@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
+from channels import Link
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.data.federation import Federation
-from semcom.engine.links import build_link
 from semcom.engine.random import key_seed
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
@@ -50,7 +50,6 @@ def check(config: Resolved) -> None:
         raise ConfigError(f"new-data: {config.new_data!r} is the data of the run; leave it out")
     if config.new_data is not None and config.partition.kind == "file":
         raise ConfigError(f"new-data: {config.new_data!r} is not what the file of partition.path divides; leave it out")
-    build_link(joining(config))
 
 
 def joining(config: Resolved) -> Resolved:
@@ -97,7 +96,9 @@ def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
 # -- what they make of a run -----------------------------------------------------------------------------------------
 
 
-def evaluate_new_clients(world: World, newcomers: Federation, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+def evaluate_new_clients(
+    world: World, newcomers: Federation, link: Link, views: Mapping[str, View]
+) -> dict[str, dict[str, Any]]:
     """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
     `global`: as it is (left out where the classes are others, or where its head is not what decides); `head`: its
@@ -107,6 +108,7 @@ def evaluate_new_clients(world: World, newcomers: Federation, views: Mapping[str
     Args:
         world: the run.
         newcomers: their images.
+        link: their channel.
         views: what the run has trained. Its `global` view is the model; without one, the average of the models in the
             first view, weighted by their samples. That view has all clients' models, unless the method makes them for
             the tests alone (FedCoSR's mixed bodies, heads trained in a last stage): then, with `train.eval_clients`,
@@ -119,7 +121,7 @@ def evaluate_new_clients(world: World, newcomers: Federation, views: Mapping[str
     model = average_model(world, view.population)
     session, draws = world.session, world.session.draws
     config = joining(replace(world.config, chunk=session.chunk or "auto"))
-    joined = World(config, newcomers, draws.device, split=draws.split, clock=session.clock, team=session.team)
+    joined = World(config, newcomers, draws.device, link, split=draws.split, clock=session.clock, team=session.team)
     joined.session.tally.begin(1)
     found = {}
     if view.scores is None and newcomers.classes == draws.federation.classes:

@@ -22,8 +22,10 @@ from semcom.runs import finish, unused_settings
 from semcom.runs.inputs import fingerprint_inputs
 from semcom.runs.limits import check_size
 from semcom.runs.new_clients import check as check_newcomers
+from semcom.runs.new_clients import joining
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import REGISTRIES, options, replace_options, with_options
+from semcom.runs.setup import Setup
 
 if TYPE_CHECKING:
     from channels import Link
@@ -43,16 +45,20 @@ def resolve(config: RunConfig) -> Resolved:
         >>> config.train.optimizer, config.hyper.mu
         ('adam', 0.1)
     """
+    return prepare(config).config
+
+
+def prepare(request: RunConfig) -> Setup:
+    """Resolve a configuration as `resolve` does, and give it with the method and the links that were built for that."""
     try:
-        return _resolve(config)
+        return _prepare(request)
     except ConfigError:
         raise
     except ValueError as error:  # of a registry or a link, which know nothing of configurations
         raise ConfigError(str(error)) from None
 
 
-def _resolve(request: RunConfig) -> Resolved:
-    """Do the work of `resolve` without the translation of errors."""
+def _prepare(request: RunConfig) -> Setup:
     request = complete(request)
     check_types(request)
     load_plugins(request.plugins)
@@ -71,17 +77,19 @@ def _resolve(request: RunConfig) -> Resolved:
     check_size(config)
     for section in REGISTRIES:
         check_options(section, options(config, section))
-    link = build_link(config)
-    unused_settings.check(config, method, common, link.bandwidth_hz or BAND_HZ)
+    link, cautions = build_link(config)
+    setup = Setup(config, method, link, None, cautions)
+    unused_settings.check(setup, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
     find(HEADS, config.model.head, "model.head")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)
+    joined = build_link(joining(config))[0] if config.new_clients else None
     device = find_device(config.device, 0 if config.processes > 1 else None)
     if config.precision == "tf32" and device.type != "cuda":
         raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")
-    return config
+    return dataclasses.replace(setup, config=config, joined_link=joined)
 
 
 def _fill(train: TrainConfig, method: Method) -> Schedule:

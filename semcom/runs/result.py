@@ -78,7 +78,7 @@ class Result:
     def views(self) -> Mapping[str, View]:
         """Name -> `View` of the trained populations; the first one is the headline.
 
-        Worked out when it is first asked for: of a run that was finished before, the method's last stage is repeated.
+        Worked out when it is first asked for: of a run that had finished, the method's last stage is repeated.
         """
         return ByView({name: view for views in self._stages.values() for name, view in views.items()})
 

@@ -13,45 +13,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from channels import LINKS
 from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
-from semcom.methods.base import Method
 from semcom.runs.finish import makes_heads
+from semcom.runs.setup import Setup
 
 
-@dataclass(frozen=True)
-class Run:
-    """A resolved run, with the facts that decide which of its settings have an effect."""
+def _error_free(run: Setup) -> bool:
+    """Return whether parameters, prototypes and the like are sent, and without errors."""
+    return run.method.exchanges and run.config.air.parameters == "ideal"
 
-    config: Resolved
-    method: Method
 
-    @property
-    def noisy(self) -> bool:
-        """True if the SNR makes a difference."""
-        return LINKS.get(self.config.channel.kind).noisy
+def _sends(run: Setup) -> bool:
+    """Return whether anything is sent in training."""
+    return run.method.split or run.method.exchanges
 
-    @property
-    def radio(self) -> bool:
-        """True if there is a channel."""
-        return LINKS.get(self.config.channel.kind).radio
 
-    @property
-    def error_free(self) -> bool:
-        """True if parameters, prototypes and the like are sent, and without errors."""
-        return self.method.exchanges and self.config.air.parameters == "ideal"
-
-    @property
-    def sends(self) -> bool:
-        """True if anything is sent in training."""
-        return self.method.split or self.method.exchanges
-
-    @property
-    def hears_down(self) -> bool:
-        """True if anything comes down through the channel."""
-        gradients = self.method.split and getattr(self.config.channel.options, "downlink", "noisy") == "noisy"
-        return self.noisy and (gradients or (self.method.exchanges and not self.error_free))
+def _hears_noise(run: Setup) -> bool:
+    """Return whether anything comes down through the channel, and is changed by its noise."""
+    gradients = run.method.split and run.link.downlink == "noisy"
+    return run.link.noisy and (gradients or (run.method.exchanges and not _error_free(run)))
 
 
 @dataclass(frozen=True)
@@ -59,7 +40,7 @@ class NoEffectRule:
     """A field, the condition under which it has no effect, and the reason."""
 
     field: str
-    when: Callable[[Run], bool]
+    when: Callable[[Setup], bool]
     why: str
 
 
@@ -73,20 +54,20 @@ NO_NOISE = "{kind} has no noise"
 NOTHING_SENT = "{method} sends nothing"
 RULES = (
     NoEffectRule("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
-    *(NoEffectRule(field, lambda r: not r.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
-    NoEffectRule("channel.snr_db", lambda r: not r.noisy, NO_NOISE),
-    NoEffectRule("channel.test_snr_db", lambda r: not r.noisy, NO_NOISE),
-    NoEffectRule("channel.downlink_snr_db", lambda r: not r.noisy, NO_NOISE),
-    NoEffectRule("channel.downlink_snr_db", lambda r: not r.hears_down, "nothing comes down through the channel"),
+    *(NoEffectRule(field, lambda r: not r.link.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
+    NoEffectRule("channel.snr_db", lambda r: not r.link.noisy, NO_NOISE),
+    NoEffectRule("channel.test_snr_db", lambda r: not r.link.noisy, NO_NOISE),
+    NoEffectRule("channel.downlink_snr_db", lambda r: not r.link.noisy, NO_NOISE),
+    NoEffectRule("channel.downlink_snr_db", lambda r: not _hears_noise(r), "nothing comes down through the channel"),
     NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
-    NoEffectRule("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
-    NoEffectRule("air.bits_per_use", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
-    NoEffectRule("air.bandwidth_hz", lambda r: not r.sends, NOTHING_SENT),
-    NoEffectRule("air.symbol_energy", lambda r: not r.sends, NOTHING_SENT),
+    NoEffectRule("air.bits_per_float", lambda r: not _error_free(r), "no number is sent error-free"),
+    NoEffectRule("air.bits_per_use", lambda r: not (_error_free(r) or r.method.split), "nothing is sent error-free"),
+    NoEffectRule("air.bandwidth_hz", lambda r: not _sends(r), NOTHING_SENT),
+    NoEffectRule("air.symbol_energy", lambda r: not _sends(r), NOTHING_SENT),
     NoEffectRule("train.through_link", lambda r: r.method.split, "{method} always trains through the link"),
-    NoEffectRule("train.through_link", lambda r: not r.radio, NO_CHANNEL),
-    NoEffectRule("train.through_link", lambda r: not r.noisy, NO_NOISE),
+    NoEffectRule("train.through_link", lambda r: not r.link.radio, NO_CHANNEL),
+    NoEffectRule("train.through_link", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule(
         "train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"
     ),
@@ -94,20 +75,19 @@ RULES = (
 )
 
 
-def check(config: Resolved, method: Method, common: TrainConfig, band_hz: float) -> None:
-    """Raise NoEffect for the first setting of a resolved configuration that does nothing.
+def check(run: Setup, common: TrainConfig, band_hz: float) -> None:
+    """Raise NoEffect for the first setting of a resolved run that does nothing.
 
     Args:
-        config: the resolved configuration; its band may be open.
-        method: of the run.
+        run: the run; its band may be open.
         common: the schedule with the fields that the method does not use left to the preset.
         band_hz: the band where it is open.
     """
-    run = Run(config, method)
+    config = run.config
     for rule in RULES:
         if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
             _refuse(rule.field, config, rule.why)
-    for name in method.unused:
+    for name in run.method.unused:
         if name == "model.init" and makes_heads(config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")

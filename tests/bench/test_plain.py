@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from semcom.bench import plain
 from semcom.bench.engine import CASES, SMALL
 from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.engine.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -37,7 +38,7 @@ def engine(workload: Workload) -> tuple[World, object, object]:
     """World, method and first state in float64."""
     config = resolve(replace(workload.config(Variant("loop")), precision="float64"))
     method = METHODS.get(config.method)(config.hyper)
-    world = World(config, synthetic(workload), torch.device("cpu"), split=method.split)
+    world = World(config, synthetic(workload), torch.device("cpu"), build_link(config)[0], split=method.split)
     return world, method, method.setup(world)
 
 

@@ -27,6 +27,7 @@ from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
 from semcom.runs.section_options import with_options
+from semcom.runs.setup import Setup
 from tests.terminal import on_pty
 
 TRAIN = ["train", "fedavg", "--out", "out"]
@@ -168,7 +169,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
     """Puts something else in the place of training."""
 
     def replace(run: Callable[..., Any]) -> None:
-        monkeypatch.setattr(semcom, "run", run)
+        monkeypatch.setattr("semcom.runs.runner.carry_out", run)
 
     return replace
 
@@ -186,7 +187,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
 def test_exit_status_says_whose_fault_it_was(
     error: BaseException, status: int, line: str, fake_run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(config: RunConfig, on_round: Any, profile: bool) -> None:
+    def run(setup: Setup, on_round: Any, profile: bool) -> None:
         raise error
 
     fake_run(run)
@@ -195,7 +196,7 @@ def test_exit_status_says_whose_fault_it_was(
 
 
 def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
-    def run(config: RunConfig, on_round: Any, profile: bool) -> None:
+    def run(setup: Setup, on_round: Any, profile: bool) -> None:
         raise ValueError("shapes do not match")
 
     fake_run(run)
@@ -204,8 +205,8 @@ def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
 
 
 def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(config: RunConfig, on_round: Any, profile: bool) -> SimpleNamespace:
-        assert config.train.rounds == 2, "the run gets a resolved configuration"
+    def run(setup: Setup, on_round: Any, profile: bool) -> SimpleNamespace:
+        assert setup.config.train.rounds == 2, "the run gets a resolved configuration"
         on_round({"round": 1, "loss": 2.30258})
         on_round({"round": 2, "loss": 1.5, "views": {"personal": {"accuracy": 0.67123}}})
         return SimpleNamespace(summary=SUMMARY, out=Path("out"))

@@ -189,7 +189,7 @@ def test_a_run_uses_them_all(plugin: str, tmp_path: Path, monkeypatch: pytest.Mo
     result = semcom.run(semcom.RunConfig(**{**vars(read(plugin, *words, plugin, *own))}))
     assert result.world.session.draws.federation.train.sizes.tolist() == [12, 12]
     assert int((result.world.session.draws.federation.images[0, 0, 0] == 255).sum()) == 3
-    link = build_link(result.config)
+    link, _ = build_link(result.config)
     rows = {"fading": np.ones(1)}
     assert link.gain(rows) == 2.0  # type: ignore[arg-type]
 

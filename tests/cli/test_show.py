@@ -21,18 +21,18 @@ from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
 
-DONE, AT_WORK, STOPPED, FAILED, TO_COME = range(5)
+DONE, RUNNING, STOPPED, FAILED, TO_COME = range(5)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a sweep with a run in each state; the one at work is so while `lock` is held."""
+    """The folder of a sweep with a run in each state; the running one is so while `lock` is held."""
     monkeypatch.chdir(tmp_path)
     study = tmp_path / "s"
     configs = [config("fedcl", seed, 9.0, rounds=20) for seed in range(5)]
     warned = {**line(2), "warnings": {"x": "beware"}}
     tested = [line(r, {"personal": scored([r / 20, r / 20]), "global": scored([0.1, 0.1])}) for r in (10, 11, 12)]
-    begin(study / run_hash(configs[AT_WORK]), configs[AT_WORK], [line(1), warned, *tested])
+    begin(study / run_hash(configs[RUNNING]), configs[RUNNING], [line(1), warned, *tested])
     (begin(study / run_hash(configs[STOPPED]), configs[STOPPED], [line(r) for r in (1, 2, 3)]) / LOCK).touch()
     failed = begin(study / run_hash(configs[FAILED]), configs[FAILED], [warned])
     (failed / "error.txt").write_text("RunError: the loss is NaN\n")
@@ -64,7 +64,7 @@ def words(text: str) -> str:
 
 
 def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]) -> None:
-    with FileLock(folder / hashes[AT_WORK] / LOCK):
+    with FileLock(folder / hashes[RUNNING] / LOCK):
         found = overview(folder)
         assert not found.has_ended()
     courses = {course.run.hash: course for course in found.courses}
@@ -73,9 +73,9 @@ def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]
     assert [courses[key].round for key in hashes] == [20, 12, 3, 2, 0]
     assert found.counts() == dict.fromkeys(["done", "running", "stopped", "failed", "pending"], 1)
     assert list(found.counts()) == ["done", "running", "stopped", "failed", "pending"]
-    done, at_work = courses[hashes[DONE]].first, courses[hashes[AT_WORK]].first
+    done, running = courses[hashes[DONE]].first, courses[hashes[RUNNING]].first
     assert (done["last"], done["best"], done["accuracy"]) == pytest.approx((0.75, 0.9, 0.825))
-    assert (at_work["last"], at_work["best_round"], at_work["accuracy"]) == pytest.approx((0.6, 12, 0.55))
+    assert (running["last"], running["best_round"], running["accuracy"]) == pytest.approx((0.6, 12, 0.55))
     assert courses[hashes[STOPPED]].first == {}
     assert found.varied() == {"seed": [0, 1, 2, 3]}, "of a pending run the fields are not known"
     assert found.warnings() == {"round 2: beware": 3}
@@ -90,16 +90,16 @@ def test_a_study_is_shown_in_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     (folder / ".owner").write_text("process 7 of here (since now)\n")
-    with FileLock(folder / hashes[AT_WORK] / LOCK), FileLock(folder / LOCK):
+    with FileLock(folder / hashes[RUNNING] / LOCK), FileLock(folder / LOCK):
         text = told(capsys, "show s")
     head = dict(row.split(maxsplit=1) for row in text.splitlines()[:4])
     assert head["study"] == "s, 5 runs" and head["command"] == "semcom sweep --methods fedcl"
     assert head["varied"] == "seed=0..3"
-    assert "at work process 7 of here (since now) progress 1 done, 1 running, 1 stopped, 1 failed," in words(text)
+    assert "running process 7 of here (since now) progress 1 done, 1 running, 1 stopped, 1 failed," in words(text)
     assert "37 of 80 rounds of the runs that have begun" in words(text)
     rows = {row.split()[1]: row.split()[2:] for row in text.splitlines() if row.startswith("fedcl, seed=")}
     assert rows["seed=0,"] == [hashes[DONE], "done", "20/20", "75.0", "90.0", "82.5"]
-    assert rows["seed=1,"] == [hashes[AT_WORK], "running", "12/20", "60.0", "60.0", "55.0"]
+    assert rows["seed=1,"] == [hashes[RUNNING], "running", "12/20", "60.0", "60.0", "55.0"]
     assert rows["seed=2,"] == [hashes[STOPPED], "stopped", "3/20", "-", "-", "-"]
     assert rows["seed=3,"][:3] == [hashes[FAILED], "failed", "2/20"] and len(rows) == 4
     air = next(row for row in text.splitlines() if row.startswith("fedcl  "))
@@ -132,7 +132,7 @@ def test_of_many_runs_those_that_are_not_done_are_listed(
     monkeypatch.setattr("semcom.cli.show.ROWS", 2)
     text = told(capsys, "show s")
     listed = [row.split()[2] for row in text.splitlines() if row.startswith("fedcl, seed=")]
-    assert sorted(listed) == sorted([hashes[AT_WORK], hashes[STOPPED]])
+    assert sorted(listed) == sorted([hashes[RUNNING], hashes[STOPPED]])
     assert "and 2 more runs: semcom results s --what runs" in text
 
 
@@ -150,8 +150,8 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
     assert "received SNR: train up 10.00 dB, train down 10.00 dB, test 10.00 dB" in lines
     assert "  uplink  : 10 floats, 320 bits, 100 channel uses, 0.5 s, 2 J" in lines
     assert lines[-2:] == ["warnings", "  round 2: beware"]
-    with FileLock(folder / hashes[AT_WORK] / LOCK):
-        text = told(capsys, f"show s/{hashes[AT_WORK]}")
+    with FileLock(folder / hashes[RUNNING] / LOCK):
+        text = told(capsys, f"show s/{hashes[RUNNING]}")
     assert "running, round 12 of 20" in text and "a process of its own" in text
     rows = [row.split() for row in text.splitlines() if row.startswith(("personal", "global"))]
     assert rows == [
@@ -213,11 +213,11 @@ def test_a_folder_that_nobody_swept_has_no_command(
     for method in ("fedcl", "fedavg"):
         begin(tmp_path / "s" / method, config(method), [line(1)])
     text = told(capsys, "show s")
-    assert "command" not in text and "varied    method=fedavg,fedcl" in text and "at work   nobody" in text
+    assert "command" not in text and "varied    method=fedavg,fedcl" in text and "running   nothing" in text
     assert "2 of 8 rounds\n" in text and "received SNR and traffic: with the first run that is done" in text
 
 
-def test_an_owner_that_was_killed_is_not_at_work(folder: Path) -> None:
+def test_an_owner_that_was_killed_is_not_running(folder: Path) -> None:
     (folder / ".owner").write_text(f"process {os.getpid()} of here (since now)\n")
     (folder / LOCK).touch()
     assert overview(folder).workers == ()
@@ -228,9 +228,9 @@ def test_an_owner_that_was_killed_is_not_at_work(folder: Path) -> None:
         assert overview(folder).workers == ("process 8 of there (since now) with its shard 3/16",)
 
 
-def test_it_is_watched_until_nobody_is_at_work(folder: Path, hashes: list[str]) -> None:
+def test_it_is_watched_until_nothing_is_running(folder: Path, hashes: list[str]) -> None:
     """On a terminal; then the whole stays there."""
-    lock = FileLock(folder / hashes[AT_WORK] / LOCK, thread_local=False)
+    lock = FileLock(folder / hashes[RUNNING] / LOCK, thread_local=False)
     lock.acquire()
     ended = threading.Timer(6.0, lock.release)
     ended.start()

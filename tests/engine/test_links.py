@@ -13,6 +13,8 @@ from channels.options import BaseOptions
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig, from_dict, run_hash, to_dict
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
+from tests import worlds
 from tests.refusals import refuses
 from tests.worlds import linked
 
@@ -51,11 +53,13 @@ def test_what_a_link_works_out_itself_is_filled_in_too() -> None:
 
 
 def test_a_warning_of_a_link_is_logged_once_the_run_begins(caplog: pytest.LogCaptureFixture) -> None:
-    config = resolved(kind="ofdm", delay_spread_ns=1000.0)
+    """Of two links that it holds for, with new clients; resolving it says nothing."""
+    config = worlds.request("local", channel={"kind": "ofdm", "delay_spread_ns": 1000.0}, new_clients=1)
+    resolve(config)
     assert not caplog.records
-    build_link(config, log=True)
-    assert [r.levelname for r in caplog.records] == ["WARNING"]
-    assert caplog.messages[0].startswith("channel.delay-spread-ns: 1000 puts the last path of tdl-a at 9.66 us")
+    run(config)
+    (line,) = [r.getMessage() for r in caplog.records if "delay-spread" in r.getMessage()]
+    assert line.startswith("channel.delay-spread-ns: 1000 puts the last path of tdl-a at 9.66 us")
 
 
 @pytest.mark.parametrize("kind", ["ideal", "awgn", "rayleigh", "ofdm", "digital"])
@@ -83,7 +87,7 @@ def test_a_link_of_the_user_s_has_options_through_the_same_fields() -> None:
 
     config = resolved(kind="test-half-open")
     assert asdict(config.channel.options) == {"coherence": "sample", "equaliser": "none", "other": 7}
-    link = build_link(config)
+    link, _ = build_link(config)
     assert isinstance(link, HalfOpen) and (link.equaliser, link.options.other) == ("none", 7)
     with refuses("channel.downlink"):
         resolved(kind="test-half-open", downlink="ideal")

@@ -11,7 +11,7 @@ import pytest
 from semcom.cli.flags import read_early, read_train
 from semcom.config import RunConfig
 from semcom.files import ARRAYS, SUMMARY
-from semcom.runs import artifacts, runner
+from semcom.runs import artifacts, loop
 from semcom.runs.accuracy import per_client
 from semcom.runs.arrays import read_arrays
 from semcom.runs.artifacts import Samples, class_counts, even_quota
@@ -208,7 +208,7 @@ def test_other_things_are_not_kept() -> None:
 def test_a_crash_before_the_summary_leaves_a_run_that_finishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = request(tmp_path)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(runner.Folder, "finish", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patch.setattr(loop.Folder, "finish", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt()))
         run(config)
     assert (tmp_path / ARRAYS).exists() and not (tmp_path / SUMMARY).exists()
     before = kept_by_path(tmp_path, config)

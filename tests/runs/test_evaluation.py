@@ -162,10 +162,10 @@ def test_an_evaluation_sees_test_samples_only(method: str, monkeypatch: pytest.M
         looked.append(set().union(*seen))
         return row
 
-    from semcom.runs import runner
+    from semcom.runs import loop
 
-    evaluate, looked = runner.evaluate, list[set[int]]()
-    monkeypatch.setattr(runner, "evaluate", watched)
+    evaluate, looked = loop.evaluate, list[set[int]]()
+    monkeypatch.setattr(loop, "evaluate", watched)
     federation = run(worlds.request(method, train={"rounds": 2})).world.session.draws.federation
     test = set(torch.cat([federation.test[k] for k in range(4)]).tolist())
     train = set(torch.cat([federation.train[k] for k in range(4)]).tolist())

@@ -215,7 +215,7 @@ def test_every_method_can_have_classifiers_of_its_clients_own(arm: str) -> None:
 
 @KINDS
 def test_predictions_are_those_of_the_finished_models(kind: str, tmp_path: Path) -> None:
-    """Also of a run that was finished before, which trains them again."""
+    """Also of a finished run, which trains them again."""
     settings = {} if kind in ("svm", "lr") else {"epochs": 5, "lr": 0.2, "optimizer": "sgd"}
     finish = {"kind": kind, **settings}
     config = worlds.request("fedper", channel={"kind": "ideal"}, finish=finish, out=str(tmp_path))

@@ -113,9 +113,9 @@ def spoil(folder: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "kind", "message"),
     [
-        ("no folder", ConfigError, "holds no run (config.json: No such file or directory)"),
-        (CONFIG, ConfigError, "holds no run (config.json: No such file or directory)"),
-        ("no json", ConfigError, "is not a configuration ("),
+        ("no folder", ConfigError, "run' cannot be read: No such file or directory"),
+        (CONFIG, ConfigError, "config.json' cannot be read: No such file or directory"),
+        ("no json", ConfigError, "config.json' is no JSON file: "),
         ("other", RunError, "is damaged (it is of run"),
         (SUMMARY, RunError, "the run is not finished; run it again, and it goes on"),
         (CHECKPOINT, RunError, "checkpoint.pt is missing, and with it the models"),

@@ -21,6 +21,7 @@ from semcom.data.partitions import partition
 from semcom.data.registry import DATASETS
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
+from semcom.engine.links import build_link
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
@@ -240,7 +241,8 @@ def test_their_draws_are_their_own() -> None:
     """A new client's noise is not that of the client of the same number, in any round."""
     config = request("test-heads", channel={"kind": "awgn"})
     world = run(config).world
-    joined = World(joining(config), own(config)[1], world.session.draws.device, split=False)
+    link = build_link(joining(config))[0]
+    joined = World(joining(config), own(config)[1], world.session.draws.device, link, split=False)
     noise = []
     for w in (world, joined):
         for r in (1, 2, 3):

@@ -113,7 +113,7 @@ def test_a_finished_run_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture
         day = datetime.datetime(2026, 11, 22, 12)
         os.utime(tmp_path / SUMMARY, (day.timestamp(), day.timestamp()))
         assert run(config).summary == first.summary
-    assert caplog.messages == [f"finished before: result of {tmp_path} (2026-11-22), nothing was trained"]
+    assert caplog.messages == [f"already finished: result of {tmp_path} (2026-11-22), nothing was trained"]
     assert caplog.records[0].levelno == logging.WARNING, "Python shows it without any setting"
 
 
@@ -188,7 +188,7 @@ def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatc
     """Per-FedAvg's views take a step of every client."""
     request = worlds.request("perfedavg", train={"rounds": 2})
     checked = run(request)
-    monkeypatch.setattr("semcom.runs.runner.Runner._check_views", lambda self: None)
+    monkeypatch.setattr("semcom.runs.loop.check_views", lambda *args: None)
     plain = run(dataclasses.replace(request))
     clock = ("seconds", "samples_per_second")
     assert {n: v for n, v in checked.summary.items() if n not in clock} == {

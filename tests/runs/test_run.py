@@ -19,7 +19,7 @@ import torch
 from semcom.config import DataConfig, ModelConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.engine.train import fit as fit_module
 from semcom.methods.registry import METHODS
-from semcom.runs import checkpoint, runner
+from semcom.runs import checkpoint, loop
 from semcom.runs.checkpoint import restore, state_dict
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder, read_summary
 from semcom.runs.result import Result
@@ -108,7 +108,7 @@ def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCapt
     again = run(config)
     assert caplog.messages == [] and timeless(again.summary) == timeless(whole.summary)
     assert run(config).summary == again.summary
-    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("finished before: ")
+    assert len(caplog.messages) == 1 and caplog.messages[0].startswith("already finished: ")
     caplog.clear()
     assert run(worlds.request("fedcl")).summary["warnings"] == [] == caplog.messages
 
@@ -145,7 +145,7 @@ def test_an_interrupt_in_the_middle_of_a_round_keeps_the_round_before(tmp_path: 
 
 def test_an_interrupt_during_the_evaluation_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
     config = worlds.request(out=str(tmp_path))
-    evaluate, calls = runner.evaluate, []
+    evaluate, calls = loop.evaluate, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(1)
@@ -154,7 +154,7 @@ def test_an_interrupt_during_the_evaluation_keeps_the_round_before(tmp_path: Pat
         return evaluate(*args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(runner, "evaluate", interrupted)
+        patch.setattr(loop, "evaluate", interrupted)
         run(config)
     assert stored(config)["progress"]["round"] == 2
     assert timeless(run(config).summary) == timeless(run(worlds.request()).summary)

@@ -20,7 +20,7 @@ from semcom.cli import main as cli
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY
 from semcom.methods.fedavg import FedAvg
-from semcom.runs import runner
+from semcom.runs import recovery
 from semcom.runs.checkpoint import load
 from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.runner import run
@@ -179,14 +179,14 @@ def test_a_signal_while_a_request_is_read_is_no_wrong_request(tmp_path: Path, mo
 
 def test_a_checkpoint_that_is_being_written_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of it waits."""
-    config, save = request(tmp_path), runner.checkpoint.save
+    config, save = request(tmp_path), recovery.checkpoint.save
 
     def interrupted(path: Path, content: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         save(path, content)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as stop:
-        patch.setattr(runner.checkpoint, "save", interrupted)
+        patch.setattr(recovery.checkpoint, "save", interrupted)
         run(config)
     assert kept(tmp_path) == 2 and stop.value.__notes__ == [f"last good state: round 2, in {tmp_path / CHECKPOINT}"]
 
@@ -289,7 +289,7 @@ def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
     with pytest.raises(RunError), pytest.MonkeyPatch.context() as patch:  # rows of new rounds, and no new checkpoint
-        patch.setattr(runner.checkpoint, "save", lambda path, content: os.write(-1, b""))
+        patch.setattr(recovery.checkpoint, "save", lambda path, content: os.write(-1, b""))
         run(config)
     damage(tmp_path / "out" / CHECKPOINT)
     assert kept(tmp_path / "out", PREVIOUS) == 2
@@ -364,7 +364,7 @@ def test_a_summary_is_not_believed_unseen(kind: str, tmp_path: Path, caplog: pyt
     assert any("it is now summary.damaged.json, and the run is finished again" in text for text in caplog.messages)
     assert read_summary(tmp_path, run_hash(before.config)) == again.summary
     caplog.clear()
-    assert run(config).summary == again.summary and "finished before" in caplog.text
+    assert run(config).summary == again.summary and "already finished" in caplog.text
 
 
 # Processes that die --------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def write(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]], **sum
 
 
 def begin(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Write what a run has left that is at work."""
+    """Write what a running run has left."""
     folder.mkdir(parents=True)
     (folder / CONFIG).write_text(json.dumps(to_dict(of)))
     (folder / METRICS).write_text("".join(json.dumps(each) + "\n" for each in lines))

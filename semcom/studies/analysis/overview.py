@@ -76,7 +76,7 @@ class Overview:
         return {state: found[state] for state in STATES if found[state]}
 
     def has_ended(self) -> bool:
-        """Return whether nobody is at work."""
+        """Return whether nothing is running."""
         return not self.workers and not any(course.state == "running" for course in self.courses)
 
     def varied(self) -> dict[str, list[Any]]:
@@ -130,11 +130,11 @@ def overview(folder: Path | str) -> Overview:
     study = semcom.study(folder)
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
-    sweep, at_work = _sweep(place.parent), tuple(workers(place.parent))
+    sweep, running = _sweep(place.parent), tuple(workers(place.parent))
     named = format_labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
-    courses = tuple(_course(run, named[run.hash], bool(at_work)) for run in study.stored)
+    courses = tuple(_course(run, named[run.hash], bool(running)) for run in study.stored)
     own = bool(sweep.get("own_training"))
-    return Overview(folder, study, sweep.get("command"), at_work, courses, own, of_run)
+    return Overview(folder, study, sweep.get("command"), running, courses, own, of_run)
 
 
 def _keys(run: Stored, study: Study) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def _sweep(folder: Path) -> Mapping[str, Any]:
 
 
 def _course(run: Stored, name: str, swept: bool) -> Course:
-    """Return how far a run has come. In a sweep at work, one without a lock trains by a function that takes none."""
+    """Return how far a run has come. In a running sweep, one without a lock trains by a function that takes none."""
     lines = run.lines()
     state: State = "stopped"
     if run.status != "unfinished":
         state = run.status
-    elif run.is_at_work() or (swept and not (run.folder / LOCK).exists()):
+    elif run.is_running() or (swept and not (run.folder / LOCK).exists()):
         state = "running"
     rounds = run.fields.get("train.rounds")
     done = (run.summary or {}).get("rounds", lines[-1]["round"] if lines else 0)

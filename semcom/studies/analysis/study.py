@@ -34,7 +34,7 @@ def study(folder: Path | str) -> Study:
     """Read the study of a folder: finished runs with all their numbers, and others with how far they have come.
 
     Args:
-        folder: of a sweep, which may still be at work, of one run, or one that holds folders of runs; or the archive
+        folder: of a sweep, which may still be running, of one run, or one that holds folders of runs; or the archive
             that `pack` has made of one, or ARCHIVE/HASH for one run of it.
 
     Raises:

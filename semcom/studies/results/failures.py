@@ -71,7 +71,7 @@ def report(failures: Sequence[Failure]) -> str:
 def place(folder: Path) -> list[str]:
     """Find where the error of a failed run arose, with the line of code: the last place in the user's own code.
 
-    Where none of that was at work it is the last one in semcom; where no traceback was left, there are no lines.
+    Where none of that was running it is the last one in semcom; where no traceback was left, there are no lines.
     """
     path = folder / ERROR
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

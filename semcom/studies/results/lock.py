@@ -1,6 +1,6 @@
-"""Whose a sweep's folder is: the sweep that sweep.json names, and the processes that are at work in it.
+"""Whose a sweep's folder is: the sweep that sweep.json names, and the processes that are running in it.
 
-A sweep has its folder to itself. Shards of one sweep may be at work in it together, each in a process of its own.
+A sweep has its folder to itself. Shards of one sweep may run in it together, each in a process of its own.
 The lock of the folder is its entrance: a whole sweep holds it until it ends, a shard until it has taken the lock of
 its own part. A part that two should carry out is refused like a sweep that two should.
 """
@@ -27,7 +27,7 @@ from semcom.runs.folder import LOCK, MOMENT_S, is_held
 
 T = TypeVar("T")
 OWNER = ".owner"
-"""File of a sweep's folder that says which process is at work in it; that of a shard has its part after it."""
+"""File of a sweep's folder that says which process is running in it; that of a shard has its part after it."""
 PATIENCE_S = 5.0
 """Seconds that a shard waits for others which enter at the same time."""
 
@@ -57,16 +57,16 @@ def read_shard(text: str) -> Shard:
 
 
 @contextmanager
-def at_work(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+def hold_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
 
     Args:
         folder: made if there is none.
         shard: the part of the sweep that is carried out (None: all of it).
-        settle: called while no other process can enter, with whether other shards are at work: it writes sweep.json.
+        settle: called while no other process can enter, with whether other shards are running: it writes sweep.json.
 
     Raises:
-        ConfigError: another process is at work in it, with all of a sweep, the same part, or parts of another size;
+        ConfigError: another process is running in it, with all of a sweep, the same part, or parts of another size;
             nothing has been written.
     """
     try:
@@ -109,14 +109,14 @@ def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
 
 
 def _shards(folder: Path) -> Iterator[str]:
-    """Yield the marks of the shards that are at work in a folder; no other can begin meanwhile."""
+    """Yield the marks of the shards that are running in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
         if is_held(path):
             yield path.name.removeprefix(LOCK)
 
 
 def workers(folder: Path) -> list[str]:
-    """Describe the processes that are at work in a sweep's folder; one that was killed has left its name alone."""
+    """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
     return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
 
@@ -132,8 +132,8 @@ def _part(mark: str) -> str:
 
 
 def _busy(folder: Path, mark: str) -> ConfigError:
-    at_work = f"{_whose(folder, mark)} is at work in {folder}{_part(mark)}"
-    return ConfigError(f"out: {at_work}; wait for it, or give another folder")
+    running = f"{_whose(folder, mark)} is running in {folder}{_part(mark)}"
+    return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
 def _sign(path: Path) -> None:

@@ -13,8 +13,8 @@ from semcom.runs.folder import read_summary, write_config, write_summary
 from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
+    from semcom.runs.loop import Observer
     from semcom.runs.result import Result
-    from semcom.runs.runner import Observer
 
 TRAINING = "training"
 """Folder in that of a run where an experiment that adds to summaries leaves the training."""

@@ -1,4 +1,4 @@
-"""The runs of a study as they lie in their folders: finished ones, those at work, failed ones, and pending ones."""
+"""The runs of a study as they lie in their folders: finished, running, failed, and pending ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from semcom.studies.results.table import configuration, fields, read_table
 AT_TESTS = tuple(CURVES.values())
 """Numbers in a summary that are one for each test SNR."""
 Status = Literal["done", "unfinished", "failed", "pending"]
-"""done: it has left its summary; unfinished: it is at work or was interrupted; pending: it has no folder yet."""
+"""done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Stored:
         finish = (self.summary or {}).get("finish")
         return [*read_metrics(self.trained), *([finish] if finish else [])]
 
-    def is_at_work(self) -> bool:
+    def is_running(self) -> bool:
         """Check whether a process trains it just now."""
         return is_held(self.folder / LOCK)
 
@@ -166,7 +166,7 @@ def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
     record, listed = _record(folder), _listed(folder)
     variants = variants_of(record)
-    if any(folder.glob(f"{OWNER}*")):  # a sweep is at work, and tries again what the table says has failed
+    if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
     found = sorted((_read(path, variants, listed) for path in inside), key=lambda run: run.variant)

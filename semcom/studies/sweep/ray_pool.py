@@ -117,7 +117,7 @@ class _Tasks:
         self._lost: Counter[tuple[str, bool]] = Counter()
 
     def carry_out(self) -> None:
-        """Keep tasks at work until each run has ended, and report it as soon as it does."""
+        """Keep tasks running until each run has ended, and report it as soon as it does."""
         import ray
 
         while self._queue or self._active or self._ended:

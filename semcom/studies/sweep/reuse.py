@@ -73,7 +73,7 @@ def _serves(wanted: Resolved, run: Stored) -> bool:
 
 
 def take(config: Resolved, run: Stored) -> None:
-    """Copy a finished run into its folder of a sweep, unless a process is at work there.
+    """Copy a finished run into its folder of a sweep, unless a process is running there.
 
     Its summary, by which it counts as finished, comes after all that belongs to it. Checkpoints stay where they are.
     """

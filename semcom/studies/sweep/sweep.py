@@ -25,7 +25,7 @@ from semcom.studies.overrides import duration, format_vary
 from semcom.studies.registry import own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report
-from semcom.studies.results.lock import Shard, another_sweep, at_work, read_record, read_shard
+from semcom.studies.results.lock import Shard, another_sweep, hold_folder, read_record, read_shard
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out, check_workers
@@ -157,7 +157,7 @@ def execute(
 
                 check_processes("jobs", jobs)
         check_data(left)
-        with at_work(plan.folder, shard, partial(_settle, plan)):
+        with hold_folder(plan.folder, shard, partial(_settle, plan)):
             for key in found.keys() & share.keys():
                 take(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -234,7 +234,7 @@ def _settle(plan: Plan, others: bool) -> None:
     """Write sweep.json where it does not say what is planned.
 
     Raises:
-        ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are at work.
+        ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are running.
     """
     held = read_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
@@ -242,7 +242,7 @@ def _settle(plan: Plan, others: bool) -> None:
     if held is not None and held.get("variants") == plan.variants:
         return
     if others:
-        raise ConfigError(f"out: shards of fewer runs are at work in {plan.folder}; wait for them")
+        raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
     write_atomically(plan.folder / SWEEP, json.dumps(plan.record, indent=2) + "\n")
 
 

@@ -31,7 +31,7 @@ KEYS = ["hash", "method", "variant", "seed"]
 # Which runs there are ------------------------------------------------------------------------------------------------
 
 
-def test_a_sweep_at_work_lists_what_has_come_of_each_run(tmp_path: Path) -> None:
+def test_a_running_sweep_lists_what_has_come_of_each_run(tmp_path: Path) -> None:
     done, failed, damaged, active, coming = (config(seed=seed) for seed in range(5))
     simple(tmp_path, done, [0.5, 0.7])
     begin(tmp_path / run_hash(failed), failed, [])
@@ -84,7 +84,7 @@ def test_a_sweep_tells_of_runs_without_a_configuration(tmp_path: Path) -> None:
     assert list(runs["status"]) == ["done", "failed"] and list(runs["seed"]) == [0, 1]
     assert runs["error"][1] == "not started: the disk is full" and runs["accuracy"][0] == pytest.approx(0.6)
     assert list(runs["partition.ways"]) == [3, 3]
-    (tmp_path / ".owner").write_text("process 1")  # a sweep is at work: what failed is tried again
+    (tmp_path / ".owner").write_text("process 1")  # a sweep is running: what failed is tried again
     assert list(semcom.study(tmp_path).runs["status"]) == ["done", "pending"]
 
 

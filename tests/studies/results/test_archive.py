@@ -25,7 +25,7 @@ TABLES = ("runs", "results", "rounds", "clients", "classes", "traffic")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A study of two finished runs, one of them with matrices, one at work, and a sweep.json."""
+    """A study of two finished runs, one of them with matrices, one running, and a sweep.json."""
     found = tmp_path / "mine"
     for seed in (0, 1):
         of = config("fedcl", seed)

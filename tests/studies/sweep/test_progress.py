@@ -160,7 +160,7 @@ def test_a_failure_is_told_with_its_place_and_the_command(tmp_path: Path, monkey
     assert lost.format() == [*failure.format()[:2], "  the command of the sweep tries it again"]
 
 
-def test_where_only_semcom_was_at_work_its_last_place_is_told(tmp_path: Path) -> None:
+def test_where_only_semcom_was_running_its_last_place_is_told(tmp_path: Path) -> None:
     text = "X: y\n\nTraceback (most recent call last):\n"
     for file in (failures.__file__, failures.__file__, os.__file__):
         text += f'  File "{file}", line {len(text)}, in f\n    code\n'

@@ -170,8 +170,8 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     assert "is not the folder of the sweep on" in why() and attempt.times == 0
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "sweep.json").touch()
-    attempt.error = BusyError("out: another process is at work")
-    assert why() == "out: another process is at work" and attempt.times >= 2
+    attempt.error = BusyError("out: another process is running")
+    assert why() == "out: another process is running" and attempt.times >= 2
     attempt.error = OSError(28, "No space left on device")
     assert "takes no more files on" in why()
     attempt.error = None
@@ -254,7 +254,7 @@ def in_the_middle(out: Path, node: Node | None = None) -> Path:
             if here and 3 <= len(path.read_bytes().splitlines()) <= 8 and not (path.parent / SUMMARY).exists():
                 return path.parent
         time.sleep(0.05)
-    raise AssertionError("no run at work")
+    raise AssertionError("no run is running")
 
 
 def results(out: Path) -> dict[str, Any]:

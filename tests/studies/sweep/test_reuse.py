@@ -202,7 +202,7 @@ def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp
     assert (folder / METRICS).read_text() == '{"round": 1}\n'
 
 
-def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
+def test_a_run_that_is_running_is_left_alone(tmp_path: Path) -> None:
     sweep("demo", out=tmp_path / "a")
     stored = stored_runs(tmp_path / "a")[0][0]
     config = make_plan("demo", out=tmp_path / "b").runs[stored.hash]

@@ -13,7 +13,7 @@ import pytest
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.studies.results.lock import Shard, at_work, read_shard
+from semcom.studies.results.lock import Shard, hold_folder, read_shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
@@ -169,7 +169,7 @@ def test_a_call_without_shard_does_what_is_left(tmp_path: Path, fake_run: Run) -
 
 
 def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_run: Run) -> None:
-    """While one is at work: another part is carried out; the same, all, and parts of another size are refused."""
+    """While one is running: another part is carried out; the same, all, and parts of another size are refused."""
     said: list[str] = []
 
     def run(config: RunConfig) -> None:
@@ -187,7 +187,7 @@ def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_ru
     sweep("demo", out=tmp_path, train=run, shard="1/3")
     same, whole, other, part = said
     for text in (same, whole, other):
-        assert "is at work in" in text and text.endswith("with its shard 1/3; wait for it, or give another folder")
+        assert "is running in" in text and text.endswith("with its shard 1/3; wait for it, or give another folder")
     assert part == ""
     sweep("demo", out=tmp_path, train=fake_run, shard="3/3")
     assert trained(tmp_path) == ["x"] * 9 and set(read_table(tmp_path)["status"]) == {"done"}
@@ -197,12 +197,12 @@ def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_ru
 def test_a_shard_waits_for_a_whole_sweep_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semcom.studies.results.lock.PATIENCE_S", 0.1)
     with (
-        at_work(tmp_path, None, lambda others: None),
+        hold_folder(tmp_path, None, lambda others: None),
         refuses("out", "process"),
-        at_work(tmp_path, Shard(1, 2), lambda others: None),
+        hold_folder(tmp_path, Shard(1, 2), lambda others: None),
     ):
         raise AssertionError("entered")
-    with at_work(tmp_path, Shard(1, 2), lambda others: None):
+    with hold_folder(tmp_path, Shard(1, 2), lambda others: None):
         assert (tmp_path / ".owner-1-of-2").exists()
 
 

@@ -433,7 +433,7 @@ def test_two_sweeps_in_one_folder(tmp_path: Path, fake_run: Run) -> None:
 
     sweep("demo", out=tmp_path, train=run)
     whose = rf"process {os.getpid()} of .+ \(since \d{{4}}-\d\d-\d\d \d\d:\d\d\)"
-    assert re.fullmatch(rf"out: {whose} is at work in {tmp_path}; wait for it, or give another folder", inside[0])
+    assert re.fullmatch(rf"out: {whose} is running in {tmp_path}; wait for it, or give another folder", inside[0])
     assert set(read_table(tmp_path)["status"]) == {"done"} and not (tmp_path / ".owner").exists()
 
 

@@ -1,0 +1,63 @@
+"""What a run writes at its end: summary.json."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from semcom.config import RunError, run_hash
+from semcom.engine.world import World
+from semcom.runs.accuracy import headlines
+from semcom.runs.folder import commit, versions
+from semcom.runs.machine import machine
+
+
+def summarize(
+    world: World,
+    metrics: Sequence[Mapping[str, Any]],
+    finish: Mapping[str, Any] | None,
+    joined: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Summarize a run, by the names that docs/metrics.md explains.
+
+    Args:
+        world: of the run, after its last round.
+        metrics: the lines of its rounds.
+        finish: the line of its last stage, if it has one; what this evaluated counts as evaluated there alone.
+        joined: the evaluation of its new clients, if it has any.
+
+    Raises:
+        RunError: nothing was evaluated.
+    """
+    views = headlines([finish] if finish else [])
+    views |= {name: view for name, view in headlines(metrics).items() if name not in views}
+    config, session = world.config, world.session
+    if not views:
+        raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
+    first = next(iter(views.values()))
+    tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
+    lines = [*metrics, *([finish] if finish else [])]
+    return {
+        "method": config.method,
+        "accuracy": first["accuracy"],
+        "accuracy_std": first["accuracy_std"],
+        "views": views,
+        **({"finish": finish} if finish else {}),
+        **({"new_clients": joined} if joined else {}),
+        "warnings": [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()],
+        "rounds": config.train.rounds,
+        "clients": config.clients,
+        "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
+        "samples": tally.visited,
+        "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "traffic": world.air.per_client_round(),
+        "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
+        "seed": config.seed,
+        "hash": run_hash(config),
+        "device": session.draws.device.type,
+        "machine": machine(session.draws.device),
+        "versions": versions(),
+        "commit": commit(),
+    }
