@@ -241,7 +241,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
 
     Args:
         path: of the file or the folder.
-        asked: what it is read for: the first word of the error.
+        asked: what it is read for: the first word of the error about a file that cannot be read.
 
     Raises:
         ConfigError: there is none, or it is no configuration.
@@ -263,16 +263,16 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
         config = from_dict(values)
         check_types(config)
     except ConfigError as error:
-        raise ConfigError(f"{asked}: {path!r} is not a configuration ({error})") from None
+        raise ConfigError(f"{error} (in {path!r})") from None
     return config
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the table that a JSON file writes as `pairs`. Raises ValueError for a name that is there twice."""
+    """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+        raise ConfigError(f"config: {next(name for name in names if names.count(name) > 1)!r} is given twice")
     return table
 
 

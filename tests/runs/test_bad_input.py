@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from semcom.cli import main as cli
-from semcom.cli.stored import read_config
+from semcom.cli.stored import read_stored
 from semcom.config import RunConfig, RunError
 from semcom.engine.train import phase
 from semcom.engine.train.phase import Phase
@@ -106,7 +106,7 @@ def test_a_pipe_a_device_and_a_huge_file(tmp_path: Path) -> None:
     os.truncate(huge, (64 << 20) + 1)
     for path, word in ((pipe, "is no file"), ("/dev/zero", "is no file"), (huge, "64 MiB"), ("a\0b", r"'a\x00b'")):
         with refuses("config", word):
-            read_config(str(path))
+            read_stored(str(path))
 
 
 def test_no_noise_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
