@@ -149,10 +149,10 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
             return table
         if draw >= draws // 10 and 2 * best < least:
             break
+    had = f", whose smallest client had {best} at best" if draws else ""
     raise ConfigError(
-        f"partition.min-size: {least} for each of {clients} clients is met by no draw of the {stock.sum()} samples, "
-        f"whose smallest client had {best} at best; lower it or clients, raise partition.beta, or take 0 for the plain "
-        "form"
+        f"partition.min-size: {least} for each of {clients} clients is met by no draw of the {stock.sum()} samples"
+        f"{had}; lower it or clients, raise partition.beta, or take 0 for the plain form"
     )
 
 
