@@ -2,7 +2,7 @@
 
 | name | w | effective gain a = w h, for g = h |
 | --- | --- | --- |
-| `zf` | 1 / g | 1 |
+| `zf` | 1 / g | 1; 0 where h = 0 |
 | `mmse` | conj(g) / (\\|g\\|^2 + no) | \\|h\\|^2 / (\\|h\\|^2 + no), biased towards zero |
 | `none` | 1 | h |
 """
@@ -29,7 +29,7 @@ def equalise(
         no: noise variance per complex symbol, real, broadcastable to `gain`.
         estimate: complex gains g that the receiver takes for h; None: h itself.
 
-    A gain of exactly zero (of samples that only pad) gets weight zero, not NaN.
+    A gain of exactly zero (of samples that are lost, or only pad) gets weight and effective gain zero, not NaN.
     """
     if gain is None:
         return None, None
@@ -39,6 +39,4 @@ def equalise(
     strength = known.real.square() + known.imag.square()
     total = (strength if name == "zf" else strength + no).clamp_min(torch.finfo(strength.dtype).tiny)
     weight = known.conj() / total
-    if estimate is not None:
-        return weight, weight * gain
-    return weight, None if name == "zf" else strength / total
+    return weight, strength / total if estimate is None else weight * gain
