@@ -5,11 +5,13 @@
 | `zf` | 1 / g | 1; 0 where h = 0 |
 | `mmse` | conj(g) / (\\|g\\|^2 + no) | \\|h\\|^2 / (\\|h\\|^2 + no), biased towards zero |
 | `none` | 1 | h |
+
+Where g is an estimate that is off by a variance v, MMSE takes E[h | g] in its place, and no + v for no.
 """
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -18,8 +20,19 @@ Equaliser = Literal["mmse", "zf", "none"]
 EQUALISERS = get_args(Equaliser)
 
 
+class Estimate(NamedTuple):
+    """Knowledge of a gain h that the receiver has to estimate."""
+
+    gain: Tensor
+    """Estimate g, complex, which zero forcing takes for h."""
+    mean: Tensor
+    """E[h | g], complex."""
+    variance: Tensor
+    """E|h - mean|^2, real."""
+
+
 def equalise(
-    name: str, gain: Tensor | None, no: Tensor, estimate: Tensor | None = None
+    name: str, gain: Tensor | None, no: Tensor, estimate: Estimate | None = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return weights w and effective gains a = w h of equaliser `name`; None stands for 1.
 
@@ -27,7 +40,7 @@ def equalise(
         name: one of `EQUALISERS`.
         gain: complex gains h, or None where the channel does not fade: then there is nothing to equalise.
         no: noise variance per complex symbol, real, broadcastable to `gain`.
-        estimate: complex gains g that the receiver takes for h; None: h itself.
+        estimate: what the receiver knows of h; None: h itself.
 
     A gain of exactly zero (of samples that are lost, or only pad) gets weight and effective gain zero, not NaN.
     """
@@ -35,7 +48,9 @@ def equalise(
         return None, None
     if name == "none":
         return None, gain
-    known = gain if estimate is None else estimate
+    known = gain
+    if estimate is not None:
+        known, no = (estimate.gain, no) if name == "zf" else (estimate.mean, no + estimate.variance)
     strength = known.real.square() + known.imag.square()
     total = (strength if name == "zf" else strength + no).clamp_min(torch.finfo(strength.dtype).tiny)
     weight = known.conj() / total

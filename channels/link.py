@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, Equaliser, equalise
+from channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
 from channels.meter import Meter
 from channels.options import BaseOptions, one_of
 from channels.power import check_even, check_finite, normalise_power
@@ -172,8 +172,8 @@ class Link:
         """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
         return None
 
-    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """Return the gain that the receiver takes for h, from stacked `drawn`; None: it knows h.
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
+        """Return what the receiver knows of h, from stacked `drawn`; None: h itself.
 
         `deviation` is sqrt(no), real, broadcastable to the symbols.
         """

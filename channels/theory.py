@@ -92,11 +92,14 @@ def scaled_exponential_integral(x: Real) -> Real:
     return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - 1.0 / x) / x)[()]
 
 
-def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
+def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real = 1.0) -> Real:
     """Return the mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
 
     "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", the biased one, over all h:
     no / (|h|^2 + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
+
+    If "mmse" has only an estimate g of h, with `known` = |E[h g*]|^2 / E|g|^2 of the power of h: of what is left over,
+    1 - known, it makes noise, so with x = (1 + no) / known - 1 in place of no, x e^x E1(x), which is below 1.
 
     Raises:
         ValueError: for another equaliser, or one that has no closed form here for `least` > 0.
@@ -105,7 +108,10 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
         return no * scaled_exponential_integral(least) if least else math.inf
     if least or equaliser not in ("mmse", "none"):
         raise ValueError(f"equaliser: {equaliser!r} with |h|^2 > {least:g} has no closed form here")
-    return no * scaled_exponential_integral(no) if equaliser == "mmse" else 2.0 + no
+    if equaliser == "none":
+        return 2.0 + no
+    x = (1.0 + no) / known - 1.0
+    return x * scaled_exponential_integral(x)
 
 
 def ergodic_capacity(snr_db: Real) -> Real:

@@ -87,4 +87,4 @@ def estimates(lab: Lab) -> Iterator[Finding]:
         deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
         estimate, h = link.estimate(drawn, deviation), link.gain(drawn)
         assert estimate is not None and h is not None
-        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate - h), no)
+        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate.gain - h), no)

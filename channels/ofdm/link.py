@@ -7,7 +7,9 @@ channel, and a symbol to be short against its changes, so that nothing interfere
 The receiver knows h (`csi` "perfect"), or estimates it by least squares from the pilots ("ls"). A pilot p of power 1 is
 heard as `h p + sqrt(no) n`, so the estimate there is `h + sqrt(no) e` with E|e|^2 = 1, whatever p is; in between it is
 interpolated linearly in time. As that is linear, the shares of h and of e are drawn for every symbol before the SNR is
-known: the estimate is `known + sqrt(no) error`.
+known: the estimate is g = `known + sqrt(no) error`. The receiver knows how good it is, by the second `moments` of h and
+`known`, which are measured once on `HEARD` frames: with r = Re E[h known*] the best multiple of g has the mean c g,
+c = r / E|g|^2, and the variance 1 - r^2 / E|g|^2.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels.equalise import Estimate
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import PROFILES, Profile, ProfileName, moved
@@ -144,7 +148,7 @@ class OFDM(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """Draw as `Link` does, and complex `[sum(sizes), d/2]` "fading" h and, for `csi` "ls", "known" and "error".
+        """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
@@ -201,6 +205,8 @@ class OFDM(Link):
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
             elements["error"] = at.between(moved(torch.cat(errors), h.device))
+            known = _moments(self._profile, grid, slots, h.device).to(dtype)
+            elements["moments"] = known.unsqueeze(1).expand(sum(frames), -1, width, -1)
         split = {name: grids.split(frames) for name, grids in elements.items()}
         return [{name: _per_sample(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)]
 
@@ -208,19 +214,45 @@ class OFDM(Link):
         """Return h per symbol."""
         return drawn["fading"]
 
-    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """Return the interpolation between the pilots, with the noise on them; None with perfect knowledge."""
-        return None if self.options.csi == "perfect" else drawn["known"] + deviation * drawn["error"]
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
+        """Return the interpolation between the noisy pilots, and how good it is; None with perfect knowledge."""
+        if self.options.csi == "perfect":
+            return None
+        (product, floor, weights), gain = drawn["moments"].unbind(-1), drawn["known"] + deviation * drawn["error"]
+        wrong = floor + deviation.square() * weights
+        power = product.square() + wrong
+        return Estimate(gain, product / power * gain, wrong / power)
 
 
 MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}
 """Options that only moving, dispersive profiles take, with their defaults."""
 
 
+HEARD = 500
+"""Frames by which the receiver knows how its estimates are off: enough, as MMSE hardly depends on it."""
+
+
+@lru_cache(maxsize=32)
+def _moments(profile: Profile, grid: Grid, slots: int, device: torch.device) -> Tensor:
+    """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
+
+    These are r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the last are alike.
+    """
+    few, clock = min(slots, 3), torch.Generator().manual_seed(0)
+    h = profile.response([HEARD], SLOT * few, grid.symbol_rate, 1, grid.spacing_hz, [clock]).to(torch.complex128)
+    at = frame(grid, few, h.device)
+    true, known = h.index_select(1, at.data), at.between(h.index_select(1, at.pilots))
+    power, heard, product = (t.real.mean(0) for t in (true * true.conj(), known * known.conj(), true * known.conj()))
+    r, weights = product / power, at.part.square() + (1 - at.part).square()
+    measured = torch.cat([r, (heard / power - r.square()).clamp_min(0), weights], 1).view(few, -1, 3)
+    return measured[[0, *[1] * (slots - 2), -1][:slots]].flatten(0, 1).to(device)
+
+
 def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Return data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
-    flat = grids.flatten(1)
-    return torch.cat([flat[i, : b * s].view(b, s) for i, b in enumerate(sizes)] or [flat.new_zeros(0, s)])
+    """Return data elements of frames `[S, symbols, width, ...]` sample by sample, `[sum(sizes), s, ...]`, in order."""
+    flat = grids.flatten(1, 2)
+    each = [flat[i, : b * s].unflatten(0, (b, s)) for i, b in enumerate(sizes)]
+    return torch.cat(each or [flat.new_zeros(0, s, *flat.shape[2:])])
 
 
 def _several(values: T | Sequence[T]) -> tuple[T, ...]:
