@@ -1,4 +1,4 @@
-"""One-tap equalisers: received `y = h x + n`, estimate `w y`, where the receiver takes g for h.
+"""One-tap equalisers, and the combining of antennas before them: received `y = h x + n`, estimate `w y`, where the receiver takes g for h.
 
 | name | w | effective gain a = w h, for g = h |
 | --- | --- | --- |
@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from channels.options import COUNT, require
+
 Equaliser = Literal["mmse", "zf", "none"]
 EQUALISERS = get_args(Equaliser)
 
@@ -29,6 +31,25 @@ class Estimate(NamedTuple):
     """E[h | g], complex."""
     variance: Tensor
     """E|h - mean|^2, real."""
+
+
+def combine(gains: Tensor, dim: int) -> Tensor:
+    """Return the one gain that maximum ratio combining makes of those of N antennas along a dimension.
+
+    The receiver weighs what antenna i hears by h_i* / g, g = sqrt(sum |h_i|^2), which leaves `g x + n` with noise as of
+    one antenna. A sender that knows h and weighs its N antennas so, with a power of 1 in all, is heard alike.
+    """
+    if gains.shape[dim] == 1:
+        return gains.squeeze(dim)
+    return torch.linalg.vector_norm(gains, dim=dim).to(gains.dtype)
+
+
+def check_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
+    """Raise ValueError unless it is a number of antennas, and the receiver knows h where it combines several."""
+    require("antennas", antennas, COUNT)
+    if antennas > 1 and (equaliser, csi) not in (("mmse", "perfect"), ("zf", "perfect")):
+        lacks = f"csi {csi} estimates one" if csi != "perfect" else "equaliser none combines none"
+        raise ValueError(f"antennas: {antennas} are combined by what is known of h; {lacks}")
 
 
 def equalise(

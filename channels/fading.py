@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from channels.equalise import check_antennas, combine
 from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
 from channels.options import BaseOptions, Rule, one_of, require
@@ -120,7 +122,7 @@ class AWGN(Link):
 
 
 class Rayleigh(Link):
-    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver."""
+    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1 per antenna, known to the receiver."""
 
     @dataclass(frozen=True)
     class Options(Link.Options):
@@ -128,21 +130,29 @@ class Rayleigh(Link):
 
         coherence: Coherence = "sample"
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
+        antennas: int = 1
+        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown `coherence`, or as the parent does."""
+            """Raise ValueError for an unknown `coherence`, antennas that cannot be combined, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
+            check_antennas(self.antennas, self.equaliser)
 
     options: Options
+
+    def takes(self, batch: int, d: int) -> Mapping[str, int]:
+        """Return the memory of a mini-batch's gains, for the number of antennas."""
+        blocks = math.prod(fading_shape(self.options.coherence, [batch], d // 2))
+        return {"antennas": self.options.antennas * blocks * torch.complex64.itemsize}
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
-        blocks = self.gains(fading_shape(coherence, sizes, d // 2), generator, dtype)
-        return drawn | {"fading": spread(blocks, coherence, sizes)}
+        shape = self.options.antennas, *fading_shape(coherence, sizes, d // 2)
+        return drawn | {"fading": spread(combine(self.gains(shape, generator, dtype), 0), coherence, sizes)}
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""

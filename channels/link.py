@@ -24,7 +24,7 @@ For example, Nakagami fading with whole m, where |h|^2 is the mean of m independ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -39,6 +39,8 @@ from channels.split import Hop, Split
 
 Downlink = Literal["noisy", "ideal"]
 DOWNLINKS = get_args(Downlink)
+Feedback = Literal["gain", "none"]
+FEEDBACKS = get_args(Feedback)
 
 Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
@@ -76,11 +78,15 @@ class Link:
         """Equaliser of the receiver: "mmse", zero forcing ("zf"), or "none"."""
         downlink: Downlink = "noisy"
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+        feedback: Feedback = "gain"
+        """Knowledge of the client about its uplink, for the gradient: its true effective gain, free of errors and costs
+        ("gain"), or nothing ("none"): then the gradient stays as it arrives."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown equaliser or downlink."""
+            """Raise ValueError for an unknown equaliser, downlink or feedback."""
             one_of("equaliser", self.equaliser, EQUALISERS)
             one_of("downlink", self.downlink, DOWNLINKS)
+            one_of("feedback", self.feedback, FEEDBACKS)
 
     options: BaseOptions
     """Options of the link; open ones (None) are filled in as soon as the link knows them, at last by `in_band`."""
@@ -215,6 +221,8 @@ class Link:
         if check:
             check_finite(features, mask)
         uplink = self._hop(up, snr_db, features, meter)
+        if getattr(self.options, "feedback", "gain") == "none":
+            uplink = replace(uplink, effective=None)
         back = None
         if down is not None and self.downlink == "noisy":
             back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)

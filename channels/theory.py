@@ -34,13 +34,15 @@ def gaussian_tail(x: Real) -> Real:
     return stats.norm.sf(x)
 
 
-def rayleigh_tail(power: Real) -> Real:
-    """Return the mean of Q(sqrt(2 `power` |h|^2)) over Rayleigh fading: (1 - sqrt(p / (1 + p))) / 2 [Proakis, 13.3].
+def rayleigh_tail(power: Real, antennas: int = 1) -> Real:
+    """Return the mean of Q(sqrt(2 `power` sum |h|^2)) over Rayleigh fading of N antennas [Proakis, 13.4-15].
 
-    Written without the difference of two numbers near 1, so that it stays exact at a high SNR.
+    That is t^N sum_k C(N - 1 + k, k) (1 - t)^k, k < N, with t = (1 - sqrt(p / (1 + p))) / 2, which is the one of N = 1,
+    written without the difference of two numbers near 1, so that it stays exact at a high SNR.
     """
     root = np.sqrt(power / (1.0 + power))
-    return 0.5 / ((1.0 + power) * (1.0 + root))
+    one = 0.5 / ((1.0 + power) * (1.0 + root))
+    return one**antennas * sum(math.comb(antennas - 1 + k, k) * (1.0 - one) ** k for k in range(antennas))
 
 
 def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,18 +70,19 @@ def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
     return weights[needed] * 2 / (levels * per_axis), factors[needed]
 
 
-def bit_error_rate(bits: int, snr_db: Real, fading: bool = False) -> Real:
+def bit_error_rate(bits: int, snr_db: Real, fading: bool = False, antennas: int = 1) -> Real:
     """Return the uncoded bit error rate of Gray-mapped square QAM over AWGN, or over known Rayleigh fading.
 
     Args:
         bits: per symbol; 2 is QPSK, 4 is 16-QAM.
         snr_db: Es/N0.
         fading: average over Rayleigh fading instead of AWGN.
+        antennas: those of the receiver that are combined, with fading.
     """
     per_bit = 1.0 / (noise_power(snr_db) * bits)
     terms = zip(*bit_error_terms(bits), strict=True)
     if fading:
-        return sum(a * rayleigh_tail(c * per_bit) for a, c in terms)
+        return sum(a * rayleigh_tail(c * per_bit, antennas) for a, c in terms)
     return sum(a * gaussian_tail(np.sqrt(2 * c * per_bit)) for a, c in terms)
 
 
@@ -110,7 +113,7 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real 
         raise ValueError(f"equaliser: {equaliser!r} with |h|^2 > {least:g} has no closed form here")
     if equaliser == "none":
         return 2.0 + no
-    x = (1.0 + no) / known - 1.0
+    x = no / known + (1.0 / known - 1.0)
     return x * scaled_exponential_integral(x)
 
 
@@ -119,14 +122,15 @@ def ergodic_capacity(snr_db: Real) -> Real:
     return scaled_exponential_integral(noise_power(snr_db)) / math.log(2)
 
 
-def power_cdf(a: Real, k_factor: float = 0.0) -> Real:
+def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
     """Return P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
 
-    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
+    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too. The sum
+    over N antennas is non-central chi-square with 2N degrees of freedom; with K = 0 Gamma(N), for small a a^N / N!.
     """
     if k_factor == 0.0:
-        return -np.expm1(-np.asarray(a))[()]
-    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2, 2 * k_factor)
+        return special.gammainc(antennas, a)
+    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2 * antennas, 2 * k_factor * antennas)
 
 
 def power_variance(k_factor: float = 0.0) -> float:

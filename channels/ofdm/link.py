@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import Estimate
+from channels.equalise import Estimate, check_antennas, combine
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
 from channels.ofdm.profiles import PROFILES, Profile, ProfileName, moved
@@ -47,6 +47,8 @@ class OFDM(Link):
 
         profile: ProfileName = "tdl-a"
         """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901)."""
+        antennas: int = 1
+        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
         csi: Knowledge = "perfect"
         """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
         pilots: int | tuple[int, ...] = (2, 11)
@@ -71,6 +73,7 @@ class OFDM(Link):
             super().check()
             one_of("profile", self.profile, PROFILES)
             one_of("csi", self.csi, KNOWLEDGE)
+            check_antennas(self.antennas, self.equaliser, self.csi)
             if self.csi == "ls" and self.equaliser == "none":
                 raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
             _check_pilots(_several(self.pilots), self.csi)
@@ -121,6 +124,13 @@ class OFDM(Link):
         link._band, link.options = Band(total, active, self.shares), replace(self.options, subcarriers=total)
         link.bandwidth_hz = total * self._grid.spacing_hz
         return link
+
+    def takes(self, batch: int, d: int) -> Mapping[str, int]:
+        """Return the memory of h on one frame, for the number of subcarriers."""
+        most, shares = batch * d // 2, self.shares or (1.0,)
+        width = int(self._find_band(most).widths(np.arange(len(shares))).max())
+        slots = max(1, int(self._grid.slots(np.array(most), width)))
+        return {"subcarriers": self.options.antennas * SLOT * slots * width * torch.complex64.itemsize}
 
     def of(self, client: int) -> OFDM:
         """Return this link as one of the clients has it: with shares, on its own number of subcarriers."""
@@ -194,10 +204,11 @@ class OFDM(Link):
         device: torch.device | None,
     ) -> list[dict[str, Tensor]]:
         """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
-        grid, frames = self._grid, [max(1, len(own)) for own in sizes]
-        h = self._profile.response(
-            frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generators, device
-        ).to(dtype.to_complex())
+        grid, frames, antennas = self._grid, [max(1, len(own)) for own in sizes], self.options.antennas
+        each = self._profile.response(
+            [antennas * n for n in frames], SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generators, device
+        )
+        h = combine(each.to(dtype.to_complex()).unflatten(0, (-1, antennas)), 1)
         at = frame(grid, slots, h.device)
         elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":

@@ -38,7 +38,7 @@ def test_the_measured_snr_of_the_first_example(capsys):
 
 def test_a_channel_of_ones_own_takes_its_option():
     names = run("@LINKS.register")
-    assert names["link"].options == names["Nakagami"].Options("zf", "noisy", 4)
+    assert names["link"].options == names["Nakagami"].Options(equaliser="zf", m=4)
     assert link_options("nakagami")["m"] == 2
 
 

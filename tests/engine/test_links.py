@@ -26,7 +26,7 @@ def resolved(**channel: Any) -> RunConfig:
 def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
     assert asdict(resolved(kind="ideal").channel.options) == {}
     assert asdict(resolved(kind="awgn").channel.options) == {"downlink": "noisy", "power": "normalised"}
-    wanted = {"downlink": "noisy", "equaliser": "zf", "coherence": "sample"}
+    wanted = {"downlink": "noisy", "feedback": "gain", "equaliser": "zf", "coherence": "sample", "antennas": 1}
     assert asdict(resolved(kind="rayleigh", equaliser="zf").channel.options) == wanted
 
 
@@ -34,7 +34,8 @@ def test_the_hash_covers_what_was_left_open() -> None:
     """So spelling a default out is the same run, and a resolved configuration resolves to itself."""
     config = resolved(kind="rayleigh")
     assert run_hash(config) == run_hash(resolved(kind="rayleigh", equaliser="mmse", coherence="sample"))
-    assert run_hash(config) != run_hash(resolved(kind="rayleigh", equaliser="zf"))
+    for other in ({"equaliser": "zf"}, {"antennas": 2}, {"feedback": "none"}):
+        assert run_hash(config) != run_hash(resolved(kind="rayleigh", **other))
     assert resolve(from_dict(to_dict(config))) == config
 
 
