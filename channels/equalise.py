@@ -1,4 +1,4 @@
-"""One-tap equalisers, and the combining of antennas before them: received `y = h x + n`, estimate `w y`, where the receiver takes g for h.
+"""One-tap equalisers: received `y = h x + n`, estimate `w y`, where the receiver takes g for h; antennas as one h.
 
 | name | w | effective gain a = w h, for g = h |
 | --- | --- | --- |

@@ -138,6 +138,25 @@ def power_variance(k_factor: float = 0.0) -> float:
     return (1 + 2 * k_factor) / (1 + k_factor) ** 2
 
 
+def time_correlation(doppler_hz: Real, seconds: Real) -> Real:
+    """Return E[h(t) h(0)*] of scattered paths from all around, J0(2 pi f_D t): Jakes' spectrum [Proakis, 13.1]."""
+    return special.j0(2 * math.pi * doppler_hz * seconds)
+
+
+def frequency_correlation(powers: Real, delays_s: Real, apart_hz: float) -> complex:
+    """Return E[h(f) h(f + D)*] of paths, sum_l p_l exp(j 2 pi D tau_l), where the powers sum to 1 [Proakis, 13.1]."""
+    return complex((powers * np.exp(2j * math.pi * apart_hz * delays_s)).sum())
+
+
+def one_bit_error(d: int, step: float) -> float:
+    """Return the mean square error of +-step/2 for numbers of random sign, d of them on a sphere of mean square 1.
+
+    1 - step E|x| + step^2 / 4, with E|x| = sqrt(d / pi) Gamma(d/2) / Gamma((d + 1)/2).
+    """
+    magnitude = math.sqrt(d / math.pi) * math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2))
+    return 1 - step * magnitude + step**2 / 4
+
+
 def airtime_s(uses: Real, clients: int, bandwidth_hz: float) -> Real:
     """Return the seconds that `uses` symbols of a client take when `clients` share the band: each has 1/K of it."""
     return uses / (bandwidth_hz / clients)
