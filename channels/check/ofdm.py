@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import Link, theory
+from channels import PROFILES, Link, theory
 from channels.check.fading import strength
 from channels.check.finding import Finding, epsilon, exact, mean
 from channels.check.lab import Lab
 from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import PROFILES, sionna
+from channels.ofdm.profiles import sionna
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
@@ -68,7 +68,7 @@ def leaks(lab: Lab) -> Iterator[Finding]:
 
 def profiles(lab: Lab) -> Iterator[Finding]:
     """Measure E|h|^2 of a resource element; a frame is the independent unit."""
-    for profile in PROFILES:
+    for profile in filter(PROFILES.ships, PROFILES.names()):
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
         drawn = lab.draw(link, [1] * frames, 2, f"profile {profile}")

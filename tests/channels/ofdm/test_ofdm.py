@@ -14,7 +14,7 @@ from torch import Tensor
 from channels import make_link, theory
 from channels.ofdm.grid import Grid, frame
 from channels.ofdm.link import OFDM, _moments
-from channels.ofdm.profiles import Profile, lent, sionna
+from channels.ofdm.profiles import TDL_A, lent, sionna
 from channels.power import normalise_power
 from channels.split import Split
 
@@ -260,7 +260,7 @@ def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
 def test_the_slots_of_a_frame_know_their_estimates_alike():
     """But the first and the last, where the line through two pilots goes on: a frame of 5 slots against one of 4."""
     grid = Grid((2, 11), 14e3, 0.0)
-    profile = Profile("tdl-a", 100e-9, 3.5e9, 60.0)
+    profile = TDL_A(100e-9, 3.5e9, 60.0)
     four, five = (_moments(profile, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5))
     assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
     assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
@@ -319,7 +319,7 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"profile": "tdl-f"}, "profile: 'tdl-f' is unknown; known are rayleigh, tdl-a"),
+        ({"profile": "tdl-f"}, "profile: 'tdl-f' is unknown: did you mean 'tdl-e'? known are rayleigh, tdl-a"),
         ({"csi": "lmmse"}, "csi: 'lmmse' is unknown; known are perfect, ls"),
         ({"csi": "ls", "equaliser": "none"}, "csi: 'ls' does nothing without an equaliser; choose mmse or zf"),
         ({"csi": "ls", "pilots": ()}, "pilots: there are none to estimate the channel from; csi ls needs one"),
@@ -338,7 +338,7 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
         ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
         ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
         ({"profile": "rayleigh", "speed_mps": 3.0}, "speed_mps: 3.0 is not for profile rayleigh"),
-        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes equaliser, downlink, feedback, p"),
+        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes equaliser, downlink, feedback, c"),
     ],
 )
 def test_options_that_make_no_grid_are_refused(options, message):
