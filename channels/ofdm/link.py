@@ -127,7 +127,8 @@ class OFDM(Link):
         """Return the fading of the options, and warn of paths beyond the cyclic prefix; a subclass has another."""
         options = self.options
         assert isinstance(options, OFDM.Options)
-        kind, values = PROFILES.get(options.profile), [getattr(options, name) for name in MOBILITY]
+        kind: Any = PROFILES.get(options.profile)
+        values = [getattr(options, name) for name in MOBILITY]
         if None in values:
             return kind()
         spread_ns, carrier_ghz, speed = values
