@@ -171,34 +171,6 @@ def test_no_value_is_read_back_from_the_device(kind, stack):
     assert y.shape == gradient.shape == (2, B, D)
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"kind": "rayleihg"}, "did you mean 'rayleigh'"),
-        ({"kind": "rayleigh", "equaliser": "lmmse"}, "equaliser: 'lmmse' is unknown; known are mmse, zf, none"),
-        ({"kind": "rayleigh", "coherence": "slot"}, "coherence: 'slot' is unknown; known are symbol, sample, batch, r"),
-        ({"kind": "rayleigh", "feedback": "all"}, "feedback: 'all' is unknown; known are gain, none"),
-        ({"kind": "rayleigh", "antennas": 0}, "antennas: 0 is not a whole number of at least 1"),
-        (
-            {"kind": "rician", "antennas": 2, "equaliser": "none"},
-            "antennas: 2 are combined by what is known of h; equal",
-        ),
-        ({"kind": "ofdm", "antennas": 2, "csi": "ls"}, "antennas: 2 are combined by what is known of h; csi ls estim"),
-        ({"downlink": "none"}, "downlink: 'none' is unknown; known are noisy, ideal"),
-        ({"equaliser": "zf"}, "equaliser: 'zf' is not for awgn, which takes downlink, power; it is for rayl"),
-        ({"power": "loud"}, "power: 'loud' is unknown; known are normalised, free"),
-        ({"kind": "none", "power": "free"}, "power: 'free' is not for none, which takes no options"),
-        ({"kind": "digital", "power": "free"}, "power: 'free' is not for digital, which takes downlink, bits"),
-        ({"kind": "ideal", "downlink": "ideal"}, "downlink: 'ideal' is not for ideal, which takes no options"),
-        ({"kind": "rayleigh", "equalizer": "zf"}, "equalizer: 'zf' is not for rayleigh, which takes equaliser, downl"),
-    ],
-)
-def test_unknown_names_and_options_are_refused_in_one_line(options, field):
-    with pytest.raises(ValueError) as refused:
-        make_link(**options)
-    assert field in str(refused.value) and "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_features_that_are_not_finite_are_refused(value, stack):
     """Not where samples only pad, and not on demand: then they would have to be read from the device at each step."""

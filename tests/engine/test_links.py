@@ -53,28 +53,6 @@ def test_what_a_link_works_out_itself_is_filled_in_too() -> None:
     assert half.channel.options.subcarriers == 1340
 
 
-def test_the_band_of_a_link_is_not_set_twice() -> None:
-    with pytest.raises(ConfigError, match=r"air.bandwidth-hz: 1000000.0 is not for ofdm, whose subcarriers occupy"):
-        resolve(RunConfig(channel=ChannelConfig(kind="ofdm"), air=AirConfig(bandwidth_hz=1e6)))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"subcarriers": 19}, "channel.subcarriers: 19 are fewer than the 20 clients that share them"),
-        ({"shares": (0.5, 0.5)}, "channel.shares: 2 values for 20 clients; give one per client"),
-        ({"pilots": (2, 14)}, "channel.pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
-        ({"delay_spread_ns": -1.0}, "channel.delay-spread-ns: -1.0 is not a number of at least 0"),
-        ({"profile": "tdl-z"}, "channel.profile: 'tdl-z' is unknown: did you mean 'tdl-e'? known are rayleigh"),
-        ({"coherence": "batch"}, "channel.coherence: not for ofdm, which takes"),
-    ],
-)
-def test_errors_of_a_link_name_the_flag(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        resolved(kind="ofdm", **options)
-    assert str(refused.value).startswith(message)
-
-
 def test_a_warning_of_a_link_is_logged_once_the_run_begins(caplog: pytest.LogCaptureFixture) -> None:
     """Of two links that it holds for, with new clients; resolving it says nothing."""
     config = worlds.request("local", channel={"kind": "ofdm", "delay_spread_ns": 1000.0}, new_clients=1)

@@ -316,51 +316,6 @@ def test_equal_parts_are_those_of_the_clients_that_take_part():
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"profile": "tdl-f"}, "profile: 'tdl-f' is unknown: did you mean 'tdl-e'? known are rayleigh, tdl-a"),
-        ({"csi": "lmmse"}, "csi: 'lmmse' is unknown; known are perfect, ls"),
-        ({"csi": "ls", "equaliser": "none"}, "csi: 'ls' does nothing without an equaliser; choose mmse or zf"),
-        ({"csi": "ls", "pilots": ()}, "pilots: there are none to estimate the channel from; csi ls needs one"),
-        ({"pilots": tuple(range(14))}, "pilots: all 14 symbols of a slot are pilots, which leaves none for data"),
-        ({"pilots": (2, 14)}, "pilots: (2, 14) are not different symbols of a slot, 0 to 13"),
-        ({"pilots": (2, 2.5)}, "pilots: (2, 2.5) are not different symbols of a slot, 0 to 13"),
-        ({"pilots": (2, 2)}, "pilots: (2, 2) are not different symbols of a slot, 0 to 13"),
-        ({"subcarriers": 0}, "subcarriers: 0 is not a whole number of at least 1"),
-        ({"subcarriers": 10.5}, "subcarriers: 10.5 is not a whole number of at least 1"),
-        ({"shares": (0.5, 0.6)}, "shares: 0.5, 0.6 sum to 1.1 and not to 1"),
-        ({"shares": (1.5, -0.5)}, "shares: -0.5 is not a positive number"),
-        ({"shares": 0.5}, "shares: 0.5 sum to 0.5 and not to 1"),
-        ({"spacing_khz": 0.0}, "spacing_khz: 0.0 is not a positive number"),
-        ({"cyclic_prefix": -0.1}, "cyclic_prefix: -0.1 is not a number in [0, 1]"),
-        ({"delay_spread_ns": math.nan}, "delay_spread_ns: nan is not a number of at least 0"),
-        ({"carrier_ghz": math.inf}, "carrier_ghz: inf is not a positive number"),
-        ({"speed_mps": -1.0}, "speed_mps: -1.0 is not a number of at least 0"),
-        ({"profile": "rayleigh", "speed_mps": 3.0}, "speed_mps: 3.0 is not for profile rayleigh"),
-        ({"coherence": "batch"}, "coherence: 'batch' is not for ofdm, which takes equaliser, downlink, feedback, c"),
-    ],
-)
-def test_options_that_make_no_grid_are_refused(options, message):
-    with pytest.raises(ValueError) as refused:
-        ofdm(**options)
-    assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"subcarriers": 19}, "subcarriers: 19 are fewer than the 20 clients that share them"),
-        ({"shares": (0.5, 0.5)}, "shares: 2 values for 25 clients; give one per client"),
-        ({"subcarriers": 30, "shares": (0.96, *[0.04 / 24] * 24)}, "shares: 0.00166667 of 30 subcarriers is none for "),
-    ],
-)
-def test_a_band_too_small_for_its_clients_is_refused(options, message):
-    with pytest.raises(ValueError) as refused:
-        ofdm(**options).in_band(clients=25, active=20, batch=50, d=64)
-    assert str(refused.value).startswith(message) and "\n" not in str(refused.value)
-
-
 def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
     """TDL-A's last path: 9.66 delay spreads. The prefix of 15 kHz: 4.76 us, of 120 kHz an eighth of that."""
     said = "600 puts the last path of tdl-a at 5.8 us, beyond the cyclic prefix of 4.76 us"
