@@ -47,9 +47,9 @@ def combine(gains: Tensor, dim: int) -> Tensor:
 def check_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
     """Raise ValueError unless it is a number of antennas, and the receiver knows h where it combines several."""
     require("antennas", antennas, COUNT)
-    if antennas > 1 and (equaliser, csi) not in (("mmse", "perfect"), ("zf", "perfect")):
-        lacks = f"csi {csi} estimates one" if csi != "perfect" else "equaliser none combines none"
-        raise ValueError(f"antennas: {antennas} are combined by what is known of h; {lacks}")
+    if antennas > 1 and (equaliser == "none" or csi != "perfect"):
+        needed = "equaliser mmse or zf" if equaliser == "none" else "csi perfect"
+        raise ValueError(f"antennas: {antennas} are combined by a receiver that knows every h; choose {needed}")
 
 
 def equalise(

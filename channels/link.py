@@ -178,6 +178,14 @@ class Link:
         """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
         return None
 
+    def amplitude(self, gain: Tensor | None, no: Tensor) -> Tensor | None:
+        """Return the amplitude of each symbol, where a sender that knows h and no chooses one; None: 1 everywhere.
+
+        Real, broadcastable to the symbols, with a mean square of 1 over the fading, since energy is counted so. The
+        receiver knows it: it takes the place of a part of h.
+        """
+        return None
+
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
         """Return what the receiver knows of h, from stacked `drawn`; None: h itself.
 
@@ -246,6 +254,8 @@ class Link:
         """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         gain, deviation = self.gain(drawn), no.sqrt()
+        if (amplitude := self.amplitude(gain, no)) is not None:
+            gain = amplitude.to(like.real.dtype.to_complex()) if gain is None else amplitude * gain
         weight, effective = equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
         return Hop(gain, weight, effective, drawn.get("noise"), deviation, meter)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from scipy import special
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from channels import LINKS, Link, Meter, link_options, make_link
@@ -373,6 +374,36 @@ def test_a_channel_of_ones_own(nakagami, within):
         h = make_link("nakagami", m=m).draw([20_000], 2, torch.Generator().manual_seed(m))["fading"][:, 0]
         within(h.abs().square(), 1.0)
         within((h.abs().square() - 1).square(), 1 / m)
+
+
+def test_a_sender_may_adapt_its_power(stack, within):
+    """Truncated inversion: amplitude 1 / (|h| sqrt(E1(t))) where |h|^2 > t, whose mean square is 1 as E[1/|h|^2] there.
+
+    The received SNR is then 1 / (E1(t) no) wherever something is sent, an effective gain of 0 elsewhere, and the energy
+    that of symbols of unit power.
+    """
+    least = 0.1
+    kept = float(special.exp1(least))
+
+    class Inversion(Rayleigh):
+        """Sends so loud that all arrives alike, and nothing into a fade."""
+
+        def amplitude(self, gain, no):
+            power = gain.abs().square()
+            return torch.where(power > least, 1 / (power * kept).sqrt(), 0.0)
+
+    link, snr_db = Inversion(Rayleigh.Options(equaliser="mmse")), torch.tensor([10.0], dtype=torch.float64)
+    up = stack(link, [20_000], 2)
+    within(link.amplitude(up["fading"], None).square(), 1.0)
+    sent, power = torch.ones(1, 20_000, 1, dtype=torch.complex128), up["fading"].abs().square()
+    heard = link.transmit(sent, up | {"noise": 0 * up["noise"]}, snr_db)
+    expected = torch.where(power > least, (1 / kept) / (1 / kept + 0.1), 0.0)
+    torch.testing.assert_close(heard.real, expected, rtol=1e-9, atol=1e-9)
+    assert heard.imag.abs().max() < 1e-9
+    within((heard.abs() > 0).double(), math.exp(-least))
+    x = features(1, 20_000, 2).requires_grad_()
+    (gradient,) = torch.autograd.grad(link(x, up, snr_db), x, torch.ones_like(x))
+    assert not gradient[power.expand(1, -1, 2) <= least].any()
 
 
 def test_an_option_of_ones_own_is_known_and_checked(nakagami):
