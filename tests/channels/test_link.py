@@ -397,7 +397,7 @@ def test_a_sender_may_adapt_its_power(stack, within):
     within(link.amplitude(up["fading"], None).square(), 1.0)
     sent, power = torch.ones(1, 20_000, 1, dtype=torch.complex128), up["fading"].abs().square()
     heard = link.transmit(sent, up | {"noise": 0 * up["noise"]}, snr_db)
-    expected = torch.where(power > least, (1 / kept) / (1 / kept + 0.1), 0.0)
+    expected = (power > least).double() * ((1 / kept) / (1 / kept + 0.1))
     torch.testing.assert_close(heard.real, expected, rtol=1e-9, atol=1e-9)
     assert heard.imag.abs().max() < 1e-9
     within((heard.abs() > 0).double(), math.exp(-least))
