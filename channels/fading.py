@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -140,11 +139,6 @@ class Rayleigh(Link):
             check_antennas(self.antennas, self.equaliser)
 
     options: Options
-
-    def takes(self, batch: int, d: int) -> Mapping[str, int]:
-        """Return the memory of a mini-batch's gains, for the number of antennas."""
-        blocks = math.prod(fading_shape(self.options.coherence, [batch], d // 2))
-        return {"antennas": self.options.antennas * blocks * torch.complex64.itemsize}
 
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32

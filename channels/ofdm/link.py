@@ -151,13 +151,6 @@ class OFDM(Link):
         link.bandwidth_hz = total * self._grid.spacing_hz
         return link
 
-    def takes(self, batch: int, d: int) -> Mapping[str, int]:
-        """Return the memory of h on one frame, for the number of subcarriers."""
-        most, shares = batch * d // 2, self.shares or (1.0,)
-        width = int(self._find_band(most).widths(np.arange(len(shares))).max())
-        slots = max(1, int(self._grid.slots(np.array(most), width)))
-        return {"subcarriers": self.antennas * SLOT * slots * width * torch.complex64.itemsize}
-
     def of(self, client: int) -> OFDM:
         """Return this link as one of the clients has it: with its fading, and its number of subcarriers."""
         link = copy.copy(self)
