@@ -19,8 +19,9 @@ from channels.registry import Registry
 if TYPE_CHECKING:
     from channels.link import Link
     from channels.meter import Meter
+    from channels.ofdm.profiles import Profile
 
-__all__ = ["LINKS", "Link", "Meter", "link_options", "make_link"]
+__all__ = ["LINKS", "PROFILES", "Link", "Meter", "link_options", "make_link"]
 
 LINKS: Registry[type[Link]] = Registry(
     "channel",
@@ -31,12 +32,27 @@ LINKS: Registry[type[Link]] = Registry(
         "rayleigh": "channels.fading:Rayleigh",
         "rician": "channels.fading:Rician",
         "ofdm": "channels.ofdm.link:OFDM",
+        "cir": "channels.ofdm.cir:CIR",
         "digital": "channels.coding.digital:Digital",
     },
     base="channels.link:Link",
     options="Options",
 )
 """Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
+
+PROFILES: Registry[type[Profile]] = Registry(
+    "profile",
+    {
+        "rayleigh": "channels.ofdm.profiles:RAYLEIGH",
+        **{
+            f"{kind}-{x}": f"channels.ofdm.profiles:{kind.upper()}_{x.upper()}"
+            for kind in ("tdl", "cdl")
+            for x in "abcde"
+        },
+    },
+    base="channels.ofdm.profiles:Profile",
+)
+"""Profiles of the link `ofdm` by name; `@PROFILES.register("mine")` over a subclass of `Profile` adds one."""
 
 
 def link_options(kind: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from channels.equalise import check_antennas, combine
 from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
 from channels.options import BaseOptions, Rule, one_of, require
@@ -120,7 +121,7 @@ class AWGN(Link):
 
 
 class Rayleigh(Link):
-    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1, known to the receiver."""
+    """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1 per antenna, known to the receiver."""
 
     @dataclass(frozen=True)
     class Options(Link.Options):
@@ -128,11 +129,14 @@ class Rayleigh(Link):
 
         coherence: Coherence = "sample"
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
+        antennas: int = 1
+        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown `coherence`, or as the parent does."""
+            """Raise ValueError for an unknown `coherence`, antennas that cannot be combined, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
+            check_antennas(self.antennas, self.equaliser)
 
     options: Options
 
@@ -141,8 +145,8 @@ class Rayleigh(Link):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
-        blocks = self.gains(fading_shape(coherence, sizes, d // 2), generator, dtype)
-        return drawn | {"fading": spread(blocks, coherence, sizes)}
+        shape = self.options.antennas, *fading_shape(coherence, sizes, d // 2)
+        return drawn | {"fading": spread(combine(self.gains(shape, generator, dtype), 0), coherence, sizes)}
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""

@@ -24,14 +24,14 @@ For example, Nakagami fading with whole m, where |h|^2 is the mean of m independ
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, Equaliser, equalise
+from channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
 from channels.meter import Meter
 from channels.options import BaseOptions, one_of
 from channels.power import check_even, check_finite, normalise_power
@@ -39,6 +39,8 @@ from channels.split import Hop, Split
 
 Downlink = Literal["noisy", "ideal"]
 DOWNLINKS = get_args(Downlink)
+Feedback = Literal["gain", "none"]
+FEEDBACKS = get_args(Feedback)
 
 Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
@@ -76,11 +78,15 @@ class Link:
         """Equaliser of the receiver: "mmse", zero forcing ("zf"), or "none"."""
         downlink: Downlink = "noisy"
         """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
+        feedback: Feedback = "gain"
+        """Knowledge of the client about its uplink, for the gradient: its true effective gain, free of errors and costs
+        ("gain"), or nothing ("none"): then the gradient stays as it arrives."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown equaliser or downlink."""
+            """Raise ValueError for an unknown equaliser, downlink or feedback."""
             one_of("equaliser", self.equaliser, EQUALISERS)
             one_of("downlink", self.downlink, DOWNLINKS)
+            one_of("feedback", self.feedback, FEEDBACKS)
 
     options: BaseOptions
     """Options of the link; open ones (None) are filled in as soon as the link knows them, at last by `in_band`."""
@@ -172,8 +178,16 @@ class Link:
         """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
         return None
 
-    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """Return the gain that the receiver takes for h, from stacked `drawn`; None: it knows h.
+    def amplitude(self, gain: Tensor | None, no: Tensor) -> Tensor | None:
+        """Return the amplitude of each symbol, where a sender that knows h and no chooses one; None: 1 everywhere.
+
+        Real, broadcastable to the symbols, with a mean square of 1 over the fading, since energy is counted so. The
+        receiver knows it: it takes the place of a part of h.
+        """
+        return None
+
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
+        """Return what the receiver knows of h, from stacked `drawn`; None: h itself.
 
         `deviation` is sqrt(no), real, broadcastable to the symbols.
         """
@@ -215,6 +229,8 @@ class Link:
         if check:
             check_finite(features, mask)
         uplink = self._hop(up, snr_db, features, meter)
+        if getattr(self.options, "feedback", "gain") == "none":
+            uplink = replace(uplink, effective=None)
         back = None
         if down is not None and self.downlink == "noisy":
             back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
@@ -238,6 +254,8 @@ class Link:
         """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         gain, deviation = self.gain(drawn), no.sqrt()
+        if (amplitude := self.amplitude(gain, no)) is not None:
+            gain = amplitude.to(like.real.dtype.to_complex()) if gain is None else amplitude * gain
         weight, effective = equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
         return Hop(gain, weight, effective, drawn.get("noise"), deviation, meter)
 

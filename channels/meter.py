@@ -1,4 +1,4 @@
-"""Meter of the SNR that a receiver really had."""
+"""Meter of the SNR that a receiver really had, and of the bits and blocks that it got wrong."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from channels.power import to_features
 class Meter:
     """Meter that adds up received signal power |h x|^2 and noise power |n|^2, in units of the transmit power.
 
-    The sums `signal` and `noise` are 0-dim float64 tensors on the device of the link (None before the first use),
-    so adding never waits for the device. Padding does not count. A link without noise adds none.
+    Of a link that sends bits it counts `errors` too: wrong bits, bits, lost blocks and blocks, where a block is lost if
+    any of its bits is wrong. All sums are float64 tensors on the device of the link (None before the first use), so
+    adding never waits for the device. Padding does not count. A link without noise adds none.
     """
 
     def __init__(self) -> None:
         self.signal: Tensor | None = None
         self.noise: Tensor | None = None
+        self.errors: Tensor | None = None
 
     def add(self, signal: Tensor, noise: Tensor | None, unit: Tensor | float, mask: Tensor | None) -> None:
         """Add the powers of one transmission.
@@ -35,6 +37,14 @@ class Meter:
         disturbed = torch.zeros_like(heard) if noise is None else _energy(noise, unit, mask)
         self.noise = disturbed if self.noise is None else self.noise.add_(disturbed)
 
+    def count(self, wrong: Tensor, mask: Tensor | None) -> None:
+        """Add blocks of bits, wrong ones True, bool `[k, b, bits]`; the mask is that of `add`."""
+        valid = torch.ones_like(wrong[..., 0]) if mask is None else mask
+        lost, blocks = (wrong.any(-1) & valid).sum(), valid.sum()
+        bad = (wrong & valid.unsqueeze(-1)).sum()
+        errors = torch.stack([bad, blocks * wrong.shape[-1], lost, blocks]).double()
+        self.errors = errors if self.errors is None else self.errors.add_(errors)
+
     def snr_db(self) -> float:
         """Return the received SNR in dB: inf without noise, nan when nothing was sent. Waits for the device."""
         signal = 0.0 if self.signal is None else float(self.signal)
@@ -42,10 +52,12 @@ class Meter:
         return ratio_db(signal, noise)
 
     def take(self, device: torch.device) -> Tensor:
-        """Return the sums of signal and noise, float64 `[2]` on `device`, and begin again."""
-        none = torch.zeros((), dtype=torch.float64, device=device)
-        sums = torch.stack([none if t is None else t for t in (self.signal, self.noise)])
-        self.signal = self.noise = None
+        """Return the sums of signal and noise, and `errors`, float64 `[6]` on `device`, and begin again."""
+        sums = torch.zeros(6, dtype=torch.float64, device=device)
+        for at, t in ((0, self.signal), (1, self.noise), (slice(2, None), self.errors)):
+            if t is not None:
+                sums[at] = t
+        self.signal = self.noise = self.errors = None
         return sums
 
 

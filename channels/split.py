@@ -3,7 +3,7 @@
 Forward, per symbol: `r = w (h x + sqrt(no) n)`. Backward: the gradient at the receiver, scaled by its r.m.s. per
 client (the scale travels error-free; padding does not count), crosses the downlink in the same way and is scaled
 back; then the client applies the adjoint of its effective uplink gain `a = w h`, the product with `conj(a)`. With an
-ideal downlink that is the exact gradient.
+ideal downlink that is the exact gradient. The client has to be told a, which `feedback` "none" does not do.
 """
 
 from __future__ import annotations

@@ -34,13 +34,15 @@ def gaussian_tail(x: Real) -> Real:
     return stats.norm.sf(x)
 
 
-def rayleigh_tail(power: Real) -> Real:
-    """Return the mean of Q(sqrt(2 `power` |h|^2)) over Rayleigh fading: (1 - sqrt(p / (1 + p))) / 2 [Proakis, 13.3].
+def rayleigh_tail(power: Real, antennas: int = 1) -> Real:
+    """Return the mean of Q(sqrt(2 `power` sum |h|^2)) over Rayleigh fading of N antennas [Proakis, 13.4-15].
 
-    Written without the difference of two numbers near 1, so that it stays exact at a high SNR.
+    That is t^N sum_k C(N - 1 + k, k) (1 - t)^k, k < N, with t = (1 - sqrt(p / (1 + p))) / 2, which is the one of N = 1,
+    written without the difference of two numbers near 1, so that it stays exact at a high SNR.
     """
     root = np.sqrt(power / (1.0 + power))
-    return 0.5 / ((1.0 + power) * (1.0 + root))
+    one = 0.5 / ((1.0 + power) * (1.0 + root))
+    return one**antennas * sum(math.comb(antennas - 1 + k, k) * (1.0 - one) ** k for k in range(antennas))
 
 
 def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,18 +70,19 @@ def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
     return weights[needed] * 2 / (levels * per_axis), factors[needed]
 
 
-def bit_error_rate(bits: int, snr_db: Real, fading: bool = False) -> Real:
+def bit_error_rate(bits: int, snr_db: Real, fading: bool = False, antennas: int = 1) -> Real:
     """Return the uncoded bit error rate of Gray-mapped square QAM over AWGN, or over known Rayleigh fading.
 
     Args:
         bits: per symbol; 2 is QPSK, 4 is 16-QAM.
         snr_db: Es/N0.
         fading: average over Rayleigh fading instead of AWGN.
+        antennas: those of the receiver that are combined, with fading.
     """
     per_bit = 1.0 / (noise_power(snr_db) * bits)
     terms = zip(*bit_error_terms(bits), strict=True)
     if fading:
-        return sum(a * rayleigh_tail(c * per_bit) for a, c in terms)
+        return sum(a * rayleigh_tail(c * per_bit, antennas) for a, c in terms)
     return sum(a * gaussian_tail(np.sqrt(2 * c * per_bit)) for a, c in terms)
 
 
@@ -92,11 +95,14 @@ def scaled_exponential_integral(x: Real) -> Real:
     return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - 1.0 / x) / x)[()]
 
 
-def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
+def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real = 1.0) -> Real:
     """Return the mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
 
     "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", the biased one, over all h:
     no / (|h|^2 + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
+
+    If "mmse" has only an estimate g of h, with `known` = |E[h g*]|^2 / E|g|^2 of the power of h: of what is left over,
+    1 - known, it makes noise, so with x = (1 + no) / known - 1 in place of no, x e^x E1(x), which is below 1.
 
     Raises:
         ValueError: for another equaliser, or one that has no closed form here for `least` > 0.
@@ -105,7 +111,10 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0) -> Real:
         return no * scaled_exponential_integral(least) if least else math.inf
     if least or equaliser not in ("mmse", "none"):
         raise ValueError(f"equaliser: {equaliser!r} with |h|^2 > {least:g} has no closed form here")
-    return no * scaled_exponential_integral(no) if equaliser == "mmse" else 2.0 + no
+    if equaliser == "none":
+        return 2.0 + no
+    x = no / known + (1.0 / known - 1.0)
+    return x * scaled_exponential_integral(x)
 
 
 def ergodic_capacity(snr_db: Real) -> Real:
@@ -113,19 +122,39 @@ def ergodic_capacity(snr_db: Real) -> Real:
     return scaled_exponential_integral(noise_power(snr_db)) / math.log(2)
 
 
-def power_cdf(a: Real, k_factor: float = 0.0) -> Real:
+def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
     """Return P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
 
-    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
+    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too. The sum
+    over N antennas is non-central chi-square with 2N degrees of freedom; with K = 0 Gamma(N), for small a a^N / N!.
     """
     if k_factor == 0.0:
-        return -np.expm1(-np.asarray(a))[()]
-    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2, 2 * k_factor)
+        return special.gammainc(antennas, a)
+    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2 * antennas, 2 * k_factor * antennas)
 
 
 def power_variance(k_factor: float = 0.0) -> float:
     """Return Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
     return (1 + 2 * k_factor) / (1 + k_factor) ** 2
+
+
+def time_correlation(doppler_hz: Real, seconds: Real) -> Real:
+    """Return E[h(t) h(0)*] of scattered paths from all around, J0(2 pi f_D t): Jakes' spectrum [Proakis, 13.1]."""
+    return special.j0(2 * math.pi * doppler_hz * seconds)
+
+
+def frequency_correlation(powers: Real, delays_s: Real, apart_hz: float) -> complex:
+    """Return E[h(f) h(f + D)*] of paths, sum_l p_l exp(j 2 pi D tau_l), where the powers sum to 1 [Proakis, 13.1]."""
+    return complex((powers * np.exp(2j * math.pi * apart_hz * delays_s)).sum())
+
+
+def one_bit_error(d: int, step: float) -> float:
+    """Return the mean square error of +-step/2 for numbers of random sign, d of them on a sphere of mean square 1.
+
+    1 - step E|x| + step^2 / 4, with E|x| = sqrt(d / pi) Gamma(d/2) / Gamma((d + 1)/2).
+    """
+    magnitude = math.sqrt(d / math.pi) * math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2))
+    return 1 - step * magnitude + step**2 / 4
 
 
 def airtime_s(uses: Real, clients: int, bandwidth_hz: float) -> Real:

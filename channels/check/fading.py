@@ -78,6 +78,22 @@ def _phases(h: Tensor) -> Iterator[Finding]:
     yield mean("Rayleigh: mean cos(4 phase of h)", torch.cos(4 * phase), 0.0)
 
 
+def antennas(lab: Lab) -> Iterator[Finding]:
+    """Measure the power that several antennas combine, and the bit errors of QPSK then."""
+    for n in (2, 4):
+        link = lab.make("rayleigh", equaliser="zf", antennas=n)
+        power = strength(lab.draw(link, [UNITS], 2, f"antennas {n}")["fading"].flatten())
+        yield mean(f"Rayleigh, {n} antennas: E g^2", power, n)
+        for a in (0.5, 2.0):
+            yield probability(f"Rayleigh, {n} antennas: P(g^2 < {a:g})", power < a, float(theory.power_cdf(a, 0.0, n)))
+        bits = lab.bits(UNITS, 2, key=f"antennas {n}")
+        sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
+        received = lab.transmit(link, sent, 0.0, f"antennas {n}")[:, 0]
+        wrong = (torch.view_as_real(received) < 0) != bits.bool()
+        expected = theory.bit_error_rate(2, 0.0, True, n)
+        yield mean(f"BER QPSK, Rayleigh, {n} antennas, 0 dB", wrong.double().mean(-1), expected)
+
+
 def coherence(lab: Lab) -> Iterator[Finding]:
     """Measure coherence in rounds of mini-batches of 3 and 2 samples with 4 symbols.
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import Link, theory
+from channels import PROFILES, Link, theory
 from channels.check.fading import strength
 from channels.check.finding import Finding, epsilon, exact, mean
 from channels.check.lab import Lab
-from channels.ofdm.profiles import PROFILES
+from channels.ofdm.grid import SLOT
+from channels.ofdm.profiles import sionna
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
@@ -20,6 +21,10 @@ FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
 WIDTH = 2000
 """Subcarriers of the channel estimates."""
 SNR_DB = 10.0
+MOVING = 5000
+"""Frames of the correlations in time and frequency, and of MMSE."""
+LIGHT = 299_792_458.0
+"""Speed of light, m/s."""
 
 
 def transparency(lab: Lab) -> Iterator[Finding]:
@@ -63,7 +68,7 @@ def leaks(lab: Lab) -> Iterator[Finding]:
 
 def profiles(lab: Lab) -> Iterator[Finding]:
     """Measure E|h|^2 of a resource element; a frame is the independent unit."""
-    for profile in PROFILES:
+    for profile in filter(PROFILES.ships, PROFILES.names()):
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
         drawn = lab.draw(link, [1] * frames, 2, f"profile {profile}")
@@ -75,10 +80,40 @@ def profiles(lab: Lab) -> Iterator[Finding]:
     yield mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
 
 
-def estimates(lab: Lab) -> Iterator[Finding]:
-    """Measure E|estimate - h|^2 of least squares with one pilot symbol and a constant channel.
+def doppler(lab: Lab) -> Iterator[Finding]:
+    """Measure the correlation of an element with later ones of its subcarrier: that of Jakes' spectrum."""
+    speed, carrier, apart = 300.0, 3.5e9, (1, 3, 9)
+    link = lab.make("ofdm", profile="tdl-a", pilots=(), speed_mps=speed, subcarriers=1)
+    h = lab.draw(link, [1] * MOVING, 2 * SLOT, "doppler")["fading"][0]
+    for n in apart:
+        expected = theory.time_correlation(speed * carrier / LIGHT, n * 15 / 14 / 15e3)
+        yield from _correlation(
+            f"OFDM tdl-a, {speed:g} m/s: E[h h*] {n} symbols apart", h[:, n] * h[:, 0].conj(), expected
+        )
 
-    It is no, on each subcarrier for itself.
+
+def delay(lab: Lab) -> Iterator[Finding]:
+    """Measure the correlation of an element with others of its OFDM symbol: the transform of the profile's paths."""
+    spread, apart = 300e-9, (10, 40, 100)
+    link = lab.make("ofdm", profile="tdl-a", delay_spread_ns=1e9 * spread, subcarriers=max(apart) + 1)
+    h = lab.draw(link, [1] * MOVING, 2 * (max(apart) + 1), "delay")["fading"][0]
+    paths = sionna().TDL("A", spread, 3.5e9, device="cpu")  # for its table alone
+    powers, delays = paths.mean_powers.double().numpy(), paths.delays.double().numpy()
+    for n in apart:
+        expected = theory.frequency_correlation(powers, delays, n * 15e3)
+        yield from _correlation(f"OFDM tdl-a, 300 ns: E[h h*] {15 * n} kHz apart", h[:, 0] * h[:, n].conj(), expected)
+
+
+def _correlation(title: str, products: Tensor, expected: complex) -> Iterator[Finding]:
+    """Measure the mean of independent products."""
+    yield mean(f"{title}, real", products.real, expected.real)
+    yield mean(f"{title}, imaginary", products.imag, expected.imag)
+
+
+def estimates(lab: Lab) -> Iterator[Finding]:
+    """Measure E|estimate - h|^2 of least squares with one pilot symbol and a constant channel, and the MSE of MMSE.
+
+    The one is no, on each subcarrier for itself.
     """
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=WIDTH)
     for snr_db in (0.0, 10.0, 20.0, 30.0):
@@ -87,4 +122,11 @@ def estimates(lab: Lab) -> Iterator[Finding]:
         deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
         estimate, h = link.estimate(drawn, deviation), link.gain(drawn)
         assert estimate is not None and h is not None
-        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate - h), no)
+        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate.gain - h), no)
+    link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=1)
+    for snr_db in (-10.0, 10.0):
+        no, sent = theory.noise_power(snr_db), lab.ones(1, MOVING, 1)
+        drawn = lab.draw(link, [1] * MOVING, 2, f"MMSE of LS {snr_db}")
+        error = strength(link.transmit(sent, drawn, lab.snr(snr_db)) - sent)
+        expected = theory.mean_square_error("mmse", no, known=1 / (1 + no))
+        yield mean(f"OFDM: MSE of MMSE with LS, {snr_db:g} dB", error, expected)

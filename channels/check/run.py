@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from channels.check import errors, fading, noise, ofdm
+from channels.check import digital, errors, fading, noise, ofdm
 from channels.check.finding import Finding
 from channels.check.lab import Lab
 
@@ -18,12 +18,18 @@ CHECKS: Mapping[str, Check] = {
     "fading": fading.fading,
     "coherence": fading.coherence,
     "received-snr": fading.snr,
+    "antennas": fading.antennas,
     "equalisers": errors.equalisers,
     "bit-errors": errors.bit_errors,
     "ofdm-transparency": ofdm.transparency,
     "ofdm-leaks": ofdm.leaks,
     "ofdm-profiles": ofdm.profiles,
+    "ofdm-doppler": ofdm.doppler,
+    "ofdm-delay": ofdm.delay,
     "ofdm-estimates": ofdm.estimates,
+    "digital": digital.digital,
+    "constellations": digital.constellations,
+    "codes": digital.codes,
 }
 """Checks by name. Each uses draws of its own, so one alone finds the same as among the others."""
 

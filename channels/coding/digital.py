@@ -149,7 +149,8 @@ class CodedHop(Hop):
         scale = unit / PAIR
         least = scale.clamp_min(torch.finfo(scale.dtype).tiny) if isinstance(scale, Tensor) else scale
         numbers = (to_features(symbols) / least).flatten(0, 1)
-        sent = self.modem.symbols(self.quantiser.bits(numbers)).view_as(symbols)
+        told = self.quantiser.bits(numbers)
+        sent = self.modem.symbols(told).view_as(symbols)
         heard = sent if self.gain is None else self.gain * sent
         noise = self.deviation * self.noise
         if self.meter is not None:
@@ -158,6 +159,8 @@ class CodedHop(Hop):
         gain = None if self.gain is None else self.gain.expand(*each).flatten(0, 1)
         no = self.deviation.square().expand(*each).flatten(0, 1)
         bits, _ = self.modem.receive((heard + noise).flatten(0, 1), gain, no)
+        if self.meter is not None:
+            self.meter.count((bits != told).unflatten(0, symbols.shape[:2]), mask)
         arrived = self.quantiser.values(bits, numbers.dtype).unflatten(0, symbols.shape[:2])
         return to_pairs((arrived if mask is None else torch.where(mask.unsqueeze(-1), arrived, 0.0)) * scale)
 

@@ -7,7 +7,9 @@ channel, and a symbol to be short against its changes, so that nothing interfere
 The receiver knows h (`csi` "perfect"), or estimates it by least squares from the pilots ("ls"). A pilot p of power 1 is
 heard as `h p + sqrt(no) n`, so the estimate there is `h + sqrt(no) e` with E|e|^2 = 1, whatever p is; in between it is
 interpolated linearly in time. As that is linear, the shares of h and of e are drawn for every symbol before the SNR is
-known: the estimate is `known + sqrt(no) error`.
+known: the estimate is g = `known + sqrt(no) error`. The receiver knows how good it is, by the second `moments` of h and
+`known`, which are measured once on `HEARD` frames: with r = Re E[h known*] the best multiple of g has the mean c g,
+c = r / E|g|^2, and the variance 1 - r^2 / E|g|^2.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels import PROFILES
+from channels.equalise import Estimate, check_antennas, combine
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, frame
-from channels.ofdm.profiles import PROFILES, Profile, ProfileName, moved
+from channels.ofdm.profiles import Profile, moved
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
 
@@ -34,27 +39,53 @@ Knowledge = Literal["perfect", "ls"]
 KNOWLEDGE = get_args(Knowledge)
 
 
+@dataclass(frozen=True)
+class GridOptions(Link.Options):
+    """Options of the grid, and of the receiver's knowledge."""
+
+    csi: Knowledge = "perfect"
+    """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
+    pilots: int | tuple[int, ...] = (2, 11)
+    """Pilot symbols of a slot, of 0 to 13; they take uses and energy with either `csi`."""
+    subcarriers: int | None = None
+    """Subcarriers of the whole band (None: as many as each client's mini-batch needs in one slot)."""
+    shares: float | tuple[float, ...] | None = None
+    """Part of each client, summing to 1 (None: those that take part share the band equally)."""
+    spacing_khz: float = 15.0
+    """Spacing of the subcarriers, kHz."""
+    cyclic_prefix: float = 1 / 14
+    """Length of the cyclic prefix over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms."""
+
+    def check(self) -> None:
+        """Check that the values make a grid, and that none would do nothing."""
+        super().check()
+        one_of("csi", self.csi, KNOWLEDGE)
+        if self.csi == "ls" and self.equaliser == "none":
+            raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
+        _check_pilots(_several(self.pilots), self.csi)
+        require("spacing_khz", self.spacing_khz, MEASURE)
+        require("cyclic_prefix", self.cyclic_prefix, PART)
+        require("subcarriers", self.subcarriers, COUNT)
+        if self.shares is not None:
+            _check_shares(_several(self.shares))
+
+    def settled(self) -> GridOptions:
+        """Return these options with those filled in that follow from others."""
+        return self
+
+
 class OFDM(Link):
     """Link with `y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
 
     @dataclass(frozen=True)
-    class Options(Link.Options):
+    class Options(GridOptions):
         """Options of the grid, of the fading on it, and of the receiver's knowledge."""
 
-        profile: ProfileName = "tdl-a"
-        """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e" or "cdl-a" to "cdl-e" (3GPP TR 38.901)."""
-        csi: Knowledge = "perfect"
-        """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
-        pilots: int | tuple[int, ...] = (2, 11)
-        """Pilot symbols of a slot, of 0 to 13; they take uses and energy with either `csi`."""
-        subcarriers: int | None = None
-        """Subcarriers of the whole band (None: as many as each client's mini-batch needs in one slot)."""
-        shares: float | tuple[float, ...] | None = None
-        """Part of each client, summing to 1 (None: those that take part share the band equally)."""
-        spacing_khz: float = 15.0
-        """Spacing of the subcarriers, kHz."""
-        cyclic_prefix: float = 1 / 14
-        """Length of the cyclic prefix over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms."""
+        profile: str = "tdl-a"
+        """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e", "cdl-a" to "cdl-e" (3GPP TR 38.901), or one
+        that is registered in `PROFILES`."""
+        antennas: int = 1
+        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
         delay_spread_ns: float | None = None
         """R.m.s. delay spread of TDL and CDL profiles, ns (None: 100)."""
         carrier_ghz: float | None = None
@@ -63,45 +94,47 @@ class OFDM(Link):
         """Speed of the clients with TDL and CDL profiles, m/s (None: 3)."""
 
         def check(self) -> None:
-            """Check that the values make a grid, and that none would do nothing."""
+            """Check as the parent does, and the fading."""
             super().check()
-            one_of("profile", self.profile, PROFILES)
-            one_of("csi", self.csi, KNOWLEDGE)
-            if self.csi == "ls" and self.equaliser == "none":
-                raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
-            _check_pilots(_several(self.pilots), self.csi)
-            require("spacing_khz", self.spacing_khz, MEASURE)
-            require("cyclic_prefix", self.cyclic_prefix, PART)
-            require("subcarriers", self.subcarriers, COUNT)
-            if self.shares is not None:
-                _check_shares(_several(self.shares))
-            self._check_mobility()
-
-        def _check_mobility(self) -> None:
-            for name in MOBILITY if self.profile == "rayleigh" else ():
+            for name in () if PROFILES.get(self.profile).disperses else MOBILITY:
                 if getattr(self, name) is not None:
                     value = getattr(self, name)
-                    raise NoEffect(f"{name}: {value!r} is not for profile rayleigh, which is flat and constant")
+                    raise NoEffect(f"{name}: {value!r} is not for profile {self.profile}, which is flat and constant")
+            check_antennas(self.antennas, self.equaliser, self.csi)
             require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
             require("carrier_ghz", self.carrier_ghz, POSITIVE)
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)
 
         def settled(self) -> OFDM.Options:
             """Return these options with the open ones of `MOBILITY` filled in, which flat fading does not take."""
-            defaults = {} if self.profile == "rayleigh" else MOBILITY
+            defaults = MOBILITY if PROFILES.get(self.profile).disperses else {}
             return replace(self, **{name: v for name, v in defaults.items() if getattr(self, name) is None})
 
-    options: Options
+    options: GridOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: GridOptions) -> None:
         super().__init__(options)
         self.options = options = options.settled()
+        self.antennas: int = getattr(options, "antennas", 1)
         self.shares = None if options.shares is None else _several(options.shares)
         self._pilots = tuple(sorted(_several(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
-        self._profile = _find_profile(options)
+        self.profile = self.make_profile()
         self._band = None if options.subcarriers is None else Band(options.subcarriers, 1, self.shares)
         self._client: int | None = None
+
+    def make_profile(self) -> Profile:
+        """Return the fading of the options, and warn of paths beyond the cyclic prefix; a subclass has another."""
+        options = self.options
+        assert isinstance(options, OFDM.Options)
+        kind: Any = PROFILES.get(options.profile)
+        values = [getattr(options, name) for name in MOBILITY]
+        if None in values:
+            return kind()
+        spread_ns, carrier_ghz, speed = values
+        profile = kind(1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
+        warn_of_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
+        return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
         """Return this link with its band sized and shared, as `Link.in_band` says.
@@ -119,9 +152,7 @@ class OFDM(Link):
         return link
 
     def of(self, client: int) -> OFDM:
-        """Return this link as one of the clients has it: with shares, on its own number of subcarriers."""
-        if self.shares is None:
-            return self
+        """Return this link as one of the clients has it: with its fading, and its number of subcarriers."""
         link = copy.copy(self)
         link._client = client
         return link
@@ -144,7 +175,7 @@ class OFDM(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """Draw as `Link` does, and complex `[sum(sizes), d/2]` "fading" h and, for `csi` "ls", "known" and "error".
+        """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
 
         Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
         """
@@ -168,9 +199,8 @@ class OFDM(Link):
             alike.setdefault(self._frame(client, max(own, default=0) * d // 2), []).append(i)
         for (width, slots), rows in alike.items():
             some, theirs = [sizes[i] for i in rows], [generators[i] for i in rows]
-            for i, elements in zip(
-                rows, self._elements(some, d // 2, width, slots, theirs, dtype, device), strict=True
-            ):
+            made = self._elements([clients[i] for i in rows], some, d // 2, width, slots, theirs, dtype, device)
+            for i, elements in zip(rows, made, strict=True):
                 drawn[i] |= elements
         return drawn
 
@@ -181,6 +211,7 @@ class OFDM(Link):
 
     def _elements(
         self,
+        clients: Sequence[int],
         sizes: Sequence[Sequence[int]],
         s: int,
         width: int,
@@ -190,10 +221,10 @@ class OFDM(Link):
         device: torch.device | None,
     ) -> list[dict[str, Tensor]]:
         """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
-        grid, frames = self._grid, [max(1, len(own)) for own in sizes]
-        h = self._profile.response(
-            frames, SLOT * slots, grid.symbol_rate, width, grid.spacing_hz, generators, device
-        ).to(dtype.to_complex())
+        grid, frames, antennas = self._grid, [max(1, len(own)) for own in sizes], self.antennas
+        many, times = [antennas * n for n in frames], SLOT * slots
+        each = self.profile.response(clients, many, times, grid.symbol_rate, width, grid.spacing_hz, generators, device)
+        h = combine(each.to(dtype.to_complex()).unflatten(0, (-1, antennas)), 1)
         at = frame(grid, slots, h.device)
         elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":
@@ -201,6 +232,8 @@ class OFDM(Link):
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
             elements["error"] = at.between(moved(torch.cat(errors), h.device))
+            known = _moments(self.profile, grid, slots, h.device).to(dtype)
+            elements["moments"] = known.unsqueeze(1).expand(sum(frames), -1, width, -1)
         split = {name: grids.split(frames) for name, grids in elements.items()}
         return [{name: _per_sample(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)]
 
@@ -208,19 +241,46 @@ class OFDM(Link):
         """Return h per symbol."""
         return drawn["fading"]
 
-    def estimate(self, drawn: Realisation, deviation: Tensor) -> Tensor | None:
-        """Return the interpolation between the pilots, with the noise on them; None with perfect knowledge."""
-        return None if self.options.csi == "perfect" else drawn["known"] + deviation * drawn["error"]
+    def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
+        """Return the interpolation between the noisy pilots, and how good it is; None with perfect knowledge."""
+        if self.options.csi == "perfect":
+            return None
+        (product, floor, weights), gain = drawn["moments"].unbind(-1), drawn["known"] + deviation * drawn["error"]
+        wrong = floor + deviation.square() * weights
+        power = product.square() + wrong
+        return Estimate(gain, product / power * gain, wrong / power)
 
 
 MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed_mps": 3.0}
 """Options that only moving, dispersive profiles take, with their defaults."""
 
 
+HEARD = 500
+"""Frames by which the receiver knows how its estimates are off: enough, as MMSE hardly depends on it."""
+
+
+@lru_cache(maxsize=32)
+def _moments(profile: Profile, grid: Grid, slots: int, device: torch.device) -> Tensor:
+    """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
+
+    These are, of the first client, r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the
+    last are alike.
+    """
+    few, clock = min(slots, 3), torch.Generator().manual_seed(0)
+    h = profile.response([0], [HEARD], SLOT * few, grid.symbol_rate, 1, grid.spacing_hz, [clock]).to(torch.complex128)
+    at = frame(grid, few, h.device)
+    true, known = h.index_select(1, at.data), at.between(h.index_select(1, at.pilots))
+    power, heard, product = (t.real.mean(0) for t in (true * true.conj(), known * known.conj(), true * known.conj()))
+    r, weights = product / power, at.part.square() + (1 - at.part).square()
+    measured = torch.cat([r, (heard / power - r.square()).clamp_min(0), weights], 1).view(few, -1, 3)
+    return measured[[0, *[1] * (slots - 2), -1][:slots]].flatten(0, 1).to(device)
+
+
 def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Return data elements of the frames `[S, symbols, width]` sample by sample, `[sum(sizes), s]`, in order."""
-    flat = grids.flatten(1)
-    return torch.cat([flat[i, : b * s].view(b, s) for i, b in enumerate(sizes)] or [flat.new_zeros(0, s)])
+    """Return data elements of frames `[S, symbols, width, ...]` sample by sample, `[sum(sizes), s, ...]`, in order."""
+    flat = grids.flatten(1, 2)
+    each = [flat[i, : b * s].unflatten(0, (b, s)) for i, b in enumerate(sizes)]
+    return torch.cat(each or [flat.new_zeros(0, s, *flat.shape[2:])])
 
 
 def _several(values: T | Sequence[T]) -> tuple[T, ...]:
@@ -228,20 +288,15 @@ def _several(values: T | Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def _find_profile(options: OFDM.Options) -> Profile:
-    """Return the profile with its numbers. Warns of paths beyond the cyclic prefix."""
-    spread_ns, carrier_ghz, speed = options.delay_spread_ns, options.carrier_ghz, options.speed_mps
-    if spread_ns is None or carrier_ghz is None or speed is None:
-        return Profile(options.profile)
-    profile = Profile(options.profile, 1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
+def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
+    """Warn of paths beyond the cyclic prefix."""
     prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
-    if profile.last_path_s > prefix_s:
+    if last_path_s > prefix_s:
         warnings.warn(
-            f"delay_spread_ns: {spread_ns:g} puts the last path of {profile.name} at {1e6 * profile.last_path_s:.3g} "
-            f"us, beyond the cyclic prefix of {1e6 * prefix_s:.3g} us; the interference that this causes is left out",
-            stacklevel=4,
+            f"{cause} puts the last path of {name} at {1e6 * last_path_s:.3g} us, beyond the cyclic prefix of "
+            f"{1e6 * prefix_s:.3g} us; the interference that this causes is left out",
+            stacklevel=5,
         )
-    return profile
 
 
 def _check_pilots(pilots: tuple[int, ...], csi: str) -> None:

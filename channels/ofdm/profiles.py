@@ -7,60 +7,31 @@ Importing Sionna takes seconds and reseeds torch's global generator, and its blo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-ProfileName = Literal[
-    "rayleigh", "tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e", "cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"
-]
-PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
-LAST_PATH: Mapping[ProfileName, float] = {
-    "rayleigh": 0.0,
-    "tdl-a": 9.6586,
-    "tdl-b": 4.7834,
-    "tdl-c": 8.6523,
-    "tdl-d": 12.525,
-    "tdl-e": 20.6519,
-    "cdl-a": 9.6586,
-    "cdl-b": 4.7834,
-    "cdl-c": 8.6523,
-    "cdl-d": 12.525,
-    "cdl-e": 20.6419,
-}
-"""Delay of each profile's last path, over the r.m.s. delay spread."""
 
-
-@dataclass(frozen=True)
 class Profile:
-    """Channel in time and frequency, E|h|^2 = 1, one antenna at each end.
+    """Fading of one antenna in time and frequency, E|h|^2 = 1; a subclass draws it, as `response` says.
 
-    Attributes:
-        name: of `LAST_PATH`; "rayleigh" is one path, constant over a frame.
-        delay_spread_s: r.m.s. delay spread.
-        carrier_hz: carrier frequency.
-        speed: of the client, in m/s.
+    `@PROFILES.register("mine")` over a subclass adds one to the values of the option `profile`.
     """
 
-    name: ProfileName
-    delay_spread_s: float = 0.0
-    carrier_hz: float = 0.0
-    speed: float = 0.0
+    disperses: ClassVar[bool] = False
+    """True if it is made from a delay spread (s), a carrier (Hz) and a speed (m/s); otherwise from nothing."""
+    last_path_s: float = 0.0
+    """Delay of the last path after the first, which belongs into the cyclic prefix."""
 
-    @property
-    def last_path_s(self) -> float:
-        """Delay of the last path, in seconds."""
-        return LAST_PATH[self.name] * self.delay_spread_s
-
-    @torch.no_grad()
     def response(
         self,
+        clients: Sequence[int],
         frames: Sequence[int],
         times: int,
         rate: float,
@@ -71,11 +42,11 @@ class Profile:
     ) -> Tensor:
         """Draw h of independent frames of several clients, complex64 `[sum(frames), times, width]`.
 
-        A client's block of subcarriers is taken as centred at the carrier: shifted by f, path l would turn by
-        2 pi f tau_l, and its phase is uniform anyway.
+        A client's block of subcarriers is taken as centred at the carrier.
 
         Args:
-            frames: number of each client's frames; they are computed at once, and do not depend on each other.
+            clients: whose frames these are.
+            frames: number of each client's frames; they may be computed at once, and do not depend on each other.
             times: OFDM symbols of a frame.
             rate: OFDM symbols per second.
             width: subcarriers.
@@ -83,9 +54,46 @@ class Profile:
             generators: of each client: the only source of randomness.
             device: where h is computed from what they draw (None: on theirs).
         """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ThreeGPP(Profile):
+    """Profile of TR 38.901, or flat Rayleigh fading that is constant over a frame, as Sionna makes them."""
+
+    delay_spread_s: float = 0.0
+    carrier_hz: float = 0.0
+    speed: float = 0.0
+
+    name: ClassVar[str]
+    last_path: ClassVar[float]
+    """Delay of the last path over the delay spread."""
+
+    @property
+    def last_path_s(self) -> float:  # type: ignore[override]
+        """Delay of the last path, in seconds."""
+        return self.last_path * self.delay_spread_s
+
+    @torch.no_grad()
+    def response(
+        self,
+        clients: Sequence[int],
+        frames: Sequence[int],
+        times: int,
+        rate: float,
+        width: int,
+        spacing_hz: float,
+        generators: Sequence[torch.Generator],
+        device: torch.device | None = None,
+    ) -> Tensor:
+        """Draw h as `Profile` says, of all clients alike.
+
+        Where the block lies changes nothing: shifted by f, path l would turn by 2 pi f tau_l, and its phase is uniform
+        anyway.
+        """
         parts, count, place = sionna(), sum(frames), str(device or generators[0].device)
         with lent(generators, frames, place):
-            paths, delays = _model(self, place)(count, times, rate)
+            paths, delays = self.model(place)(count, times, rate)
         frequencies = parts.subcarrier_frequencies(width, spacing_hz, precision="single", device=place)
         h: Tensor = parts.cir_to_ofdm_channel(frequencies, paths, delays).view(count, times, width)
         if not self.name.startswith("cdl"):
@@ -96,20 +104,30 @@ class Profile:
         turn = 2 * torch.pi * moved(turns, h.device)
         return h * torch.polar(torch.ones_like(turn), turn)
 
+    @lru_cache(maxsize=32)  # noqa: B019 (profiles are few)
+    def model(self, device: str) -> Any:
+        """Make Sionna's generator of path coefficients and delays."""
+        parts, kind, letter = sionna(), self.name[:3], self.name[-1].upper()
+        own = {"precision": "single", "device": device}
+        if self.name == "rayleigh":
+            return parts.RayleighBlockFading(1, 1, 1, 1, **own)
+        spread, carrier = self.delay_spread_s, self.carrier_hz
+        speed = {"min_speed": self.speed, "max_speed": self.speed, "spec_version": "19.2"}
+        if kind == "tdl":
+            return parts.TDL(letter, spread, carrier, **speed, **own)
+        array = parts.PanelArray(1, 1, "single", "V", "omni", carrier, **own)
+        return parts.CDL(letter, spread, carrier, ut_array=array, bs_array=array, direction="uplink", **speed, **own)
 
-@lru_cache(maxsize=32)
-def _model(profile: Profile, device: str) -> Any:
-    """Make Sionna's generator of path coefficients and delays."""
-    parts, kind, letter = sionna(), profile.name[:3], profile.name[-1].upper()
-    own = {"precision": "single", "device": device}
-    if profile.name == "rayleigh":
-        return parts.RayleighBlockFading(1, 1, 1, 1, **own)
-    spread, carrier = profile.delay_spread_s, profile.carrier_hz
-    speed = {"min_speed": profile.speed, "max_speed": profile.speed, "spec_version": "19.2"}
-    if kind == "tdl":
-        return parts.TDL(letter, spread, carrier, **speed, **own)
-    antenna = parts.PanelArray(1, 1, "single", "V", "omni", carrier, **own)
-    return parts.CDL(letter, spread, carrier, ut_array=antenna, bs_array=antenna, direction="uplink", **speed, **own)
+
+def _of(name: str, last_path: float) -> type[ThreeGPP]:
+    return type(name, (ThreeGPP,), {"name": name, "last_path": last_path, "disperses": name != "rayleigh"})
+
+
+RAYLEIGH = _of("rayleigh", 0.0)
+TDL_A, TDL_B, TDL_C = _of("tdl-a", 9.6586), _of("tdl-b", 4.7834), _of("tdl-c", 8.6523)
+TDL_D, TDL_E = _of("tdl-d", 12.525), _of("tdl-e", 20.6519)
+CDL_A, CDL_B, CDL_C = _of("cdl-a", 9.6586), _of("cdl-b", 4.7834), _of("cdl-c", 8.6523)
+CDL_D, CDL_E = _of("cdl-d", 12.525), _of("cdl-e", 20.6419)
 
 
 @lru_cache(maxsize=1)

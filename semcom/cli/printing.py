@@ -75,7 +75,10 @@ def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
     if (tests := len(tested_at(summary["views"]))) > 1:
         snr += f" (power over noise of all {tests} tests together)"
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
-    return [f"received SNR: {snr}" if radio else "no radio", "per participating client and round", *sent]
+    rates = summary.get("error_rates", {})
+    wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
+    errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
+    return [f"received SNR: {snr}" if radio else "no radio", *errors, "per participating client and round", *sent]
 
 
 def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:

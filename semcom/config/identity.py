@@ -24,6 +24,8 @@ LATER: Mapping[str, Any] = {
     "data.size": 32,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
+    "channel.options.feedback": "gain",
+    "channel.options.antennas": 1,
     "hyper.average_encoder": False,
     "air.access": "orthogonal",
     "air.truncation_db": -10.0,

@@ -1,4 +1,4 @@
-"""The counters of a run: samples, traffic, received SNR and losses."""
+"""The counters of a run: samples, traffic, received SNR, errors and losses."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Tally:
         visited: training samples visited so far.
         log: per-client means that training reported in this round, name -> `[n]`.
         warnings: what the method warned of in this round, name -> text.
-        meters: received SNR by "train_up", "train_down" and "test", since they were settled.
-        measured: their sums of signal and noise power until then, over all ranks.
+        meters: received SNR and errors by "train_up", "train_down" and "test", since they were settled.
+        measured: the sums that they took until then, over all ranks.
     """
 
     def __init__(self, draws: Draws, air: Air, team: Team) -> None:
         self.draws, self.air, self.team = draws, air, team
         self.visited, self.log, self.warnings = 0, Log(), dict[str, str]()
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
-        self.measured = dict.fromkeys(self.meters, (0.0, 0.0))
+        self.measured = dict.fromkeys(self.meters, 6 * (0.0,))
 
     def begin(self, round_: int) -> None:
         """Begin a round, which is the clock of every keyed draw."""
@@ -77,13 +77,17 @@ class Tally:
     def settle(self) -> None:
         """Add what all ranks measured on the air since the last call; this waits for the device, so once a round."""
         sums = [m.take(self.draws.device) for m in self.meters.values()]
-        for name, (signal, noise) in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
-            before = self.measured[name]
-            self.measured[name] = (before[0] + signal, before[1] + noise)
+        for name, more in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
+            self.measured[name] = tuple(a + b for a, b in zip(self.measured[name], more, strict=True))
 
     def snr_received_db(self) -> dict[str, float]:
         """Return the received SNR in dB so far, by meter; nan where nothing was sent."""
-        return {name: ratio_db(*sums) for name, sums in self.measured.items()}
+        return {name: ratio_db(*sums[:2]) for name, sums in self.measured.items()}
+
+    def error_rates(self) -> dict[str, dict[str, float]]:
+        """Return the part of wrong bits and of lost blocks so far, by meter, where the link sends bits."""
+        counted = {name: sums[2:] for name, sums in self.measured.items() if sums[3]}
+        return {name: {"bits": a / b, "blocks": c / d} for name, (a, b, c, d) in counted.items()}
 
     def losses(self) -> dict[str, float]:
         """Return the means of what training logged in this round, over the clients; read off the device once."""
@@ -100,4 +104,4 @@ class Tally:
         """Continue from what `counters` returned."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
-        self.measured = {name: (signal, noise) for name, (signal, noise) in counters["meters"].items()}
+        self.measured = {name: tuple(sums) for name, sums in counters["meters"].items()}

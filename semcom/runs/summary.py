@@ -37,6 +37,7 @@ def summarize(
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first = next(iter(views.values()))
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
+    errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     return {
         "method": config.method,
@@ -54,6 +55,7 @@ def summarize(
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "traffic": world.air.per_client_round(),
         "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
+        **({"error_rates": errors} if errors else {}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from channels import Link, make_link
+from channels import PROFILES, Link, make_link
 from channels.check import CHECKS, Finding, Lab, findings, table
 from channels.check.finding import difference, exact, mean, probability, second_moment
+from channels.coding.digital import Digital
+from channels.equalise import Estimate
 from channels.fading import AWGN, Ideal, Rayleigh
 from channels.ofdm.link import OFDM
 
@@ -171,6 +173,41 @@ class QuietPilots(OFDM):
         return super().estimate(drawn, deviation / math.sqrt(2))
 
 
+class TrustingOFDM(OFDM):
+    """Takes its estimates for h."""
+
+    def estimate(self, drawn, deviation):
+        gain = super().estimate(drawn, deviation).gain
+        return Estimate(gain, gain, torch.zeros(()))
+
+
+def changed(**factors: float) -> dict[str, type[Link]]:
+    """OFDM with another value of an option."""
+
+    class Changed(OFDM):
+        """Multiplies what it was given."""
+
+        def __init__(self, options):
+            own = {name: getattr(options.settled(), name) for name in factors}
+            super().__init__(replace(options, **{name: value * factors[name] for name, value in own.items()}))
+
+    return {"ofdm": Changed}
+
+
+class OneAntenna(Rayleigh):
+    """Has one antenna, whatever was asked for."""
+
+    def __init__(self, options):
+        super().__init__(replace(options, antennas=1))
+
+
+class FinerDigital(Digital):
+    """Sends two bits where one was asked for."""
+
+    def __init__(self, options):
+        super().__init__(replace(options, bits=2.0, modulation=256))
+
+
 class Unscaled(Ideal):
     """Sends features at the power that they happen to have."""
 
@@ -180,7 +217,7 @@ class Unscaled(Ideal):
 
 FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
     "noise 0.2 dB too strong": (louder(0.2), {"noise", "received-snr", "equalisers", "bit-errors"}),
-    "noise 3 dB too weak": (louder(-3), {"noise", "received-snr", "equalisers"}),
+    "noise 3 dB too weak": (louder(-3), {"noise", "received-snr", "equalisers", "constellations"}),
     "E|h|^2 = 0.5": (faded(0.5), {"fading", "received-snr", "equalisers"}),
     "E|h|^2 = 2": (faded(2), {"fading", "received-snr", "equalisers"}),
     "independent gains on I and Q": ({"rayleigh": GainPerAxis}, {"fading", "received-snr", "equalisers", "bit-errors"}),
@@ -195,6 +232,11 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
     "a biased equaliser": ({"ofdm": OFDMWithBias}, {"ofdm-transparency"}),
     "OFDM with strong fades": ({"ofdm": StrongOFDM}, {"ofdm-profiles"}),
     "estimates that are too good": ({"ofdm": QuietPilots}, {"ofdm-estimates"}),
+    "estimates that are trusted": ({"ofdm": TrustingOFDM}, {"ofdm-estimates"}),
+    "a speed 10 % too high": (changed(speed_mps=1.1), {"ofdm-doppler"}),
+    "delays 20 % too long": (changed(delay_spread_ns=1.2), {"ofdm-delay"}),
+    "antennas that are not there": ({"rayleigh": OneAntenna}, {"antennas"}),
+    "a finer quantiser": ({"digital": FinerDigital}, {"digital"}),
 }
 """What may be wrong -> the links that have it, the checks that must see it."""
 
@@ -202,7 +244,7 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_beyond_five_standard_errors(fault, monkeypatch):
     monkeypatch.setattr("channels.check.errors.UNITS", 100_000)
-    monkeypatch.setattr("channels.check.ofdm.PROFILES", ("rayleigh", "tdl-a"))
+    monkeypatch.setattr(PROFILES, "names", lambda: ["rayleigh", "tdl-a"])
     change, catching = FAULTS[fault]
     lab = replace(LAB, make=faulty(change))
     for name in catching:

@@ -72,12 +72,15 @@ def test_mean_square_error_after_equalising(kind, stack, within):
 
 @pytest.mark.parametrize("kind", ["mmse", "zf"])
 def test_a_gain_of_zero_gives_zero_not_nan(kind):
-    """Samples that only pad are zero; without noise MMSE would divide zero by zero."""
+    """What is lost arrives as zeros, and has no gradient; without noise MMSE would divide zero by zero."""
     link = make_link("rayleigh", equaliser=kind)
     drawn = {"noise": torch.zeros(1, 2, 4).to(torch.complex64), "fading": torch.zeros(1, 2, 1).to(torch.complex64)}
     for snr_db in (10.0, math.inf):
-        received = link(torch.ones(1, 2, 8), drawn, torch.tensor([snr_db]))
+        sent = torch.randn(1, 2, 8, generator=torch.Generator().manual_seed(6)).requires_grad_()
+        received = link(sent, drawn, torch.tensor([snr_db]))
         assert torch.equal(received, torch.zeros(1, 2, 8))
+        (gradient,) = torch.autograd.grad(received, sent, torch.randn_like(received))
+        assert torch.equal(gradient, torch.zeros(1, 2, 8))
 
 
 def test_without_noise_zero_forcing_and_mmse_invert_the_channel(stack):

@@ -113,3 +113,45 @@ def test_received_snr_of_a_block_is_exponential(stack):
         math.sqrt(outage * (1 - outage) / blocks) + 0.1 * math.exp(-0.1) * no_error
     )
     assert stats.kstest((received / received.mean()).numpy(), "expon").pvalue > FIVE_SIGMA
+
+
+@pytest.mark.parametrize("antennas", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["rayleigh", "rician", "ofdm"])
+def test_combined_antennas_have_the_power_of_all(kind, antennas, within):
+    """g^2 = sum |h_i|^2 is Gamma(N) over Rayleigh fading: mean and variance N; outages fall as a^N / N!."""
+    frames = 5000 if kind == "ofdm" else N
+    link = make_link(kind, antennas=antennas, **({"profile": "rayleigh"} if kind == "ofdm" else {}))
+    h = link.draw([1] * frames, 2, torch.Generator().manual_seed(8), torch.float64)["fading"][:, 0]
+    power, k = h.abs().square(), 10**0.9 if kind == "rician" else 0.0
+    within(power, antennas)
+    within((power - antennas).square(), antennas * theory.power_variance(k))
+    for a in (0.3, 1.0, 3.0):
+        p = theory.power_cdf(a, k, antennas)
+        assert abs((power < a).double().mean() - p) < 5 * math.sqrt(p * (1 - p) / frames)
+    small = 1e-3
+    assert theory.power_cdf(small, 0.0, antennas) == pytest.approx(small**antennas / math.factorial(antennas), rel=2e-3)
+
+
+@pytest.mark.parametrize("antennas", [2, 4])
+def test_the_bit_error_rate_falls_with_the_power_of_the_antennas(antennas, stack, within):
+    """QPSK against its closed form, whose slope at high SNRs is N decades for 10 dB."""
+    link = make_link("rayleigh", equaliser="mmse", coherence="symbol", antennas=antennas)
+    signs = 1.0 - 2.0 * torch.randint(2, (N, 2), generator=torch.Generator().manual_seed(9)).double()
+    sent = torch.view_as_complex(signs / math.sqrt(2))[None]
+    up = {name: t[0] for name, t in stack(link, [1], 2 * N, (10,)).items()}
+    for snr_db in (-6.0, 4.0):
+        got = torch.view_as_real(link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64)))[0]
+        within((got * signs < 0).double().mean(-1), theory.bit_error_rate(2, snr_db, True, antennas))
+    high = [theory.bit_error_rate(2, snr_db, True, antennas) for snr_db in (40.0, 50.0)]
+    assert math.log10(high[0] / high[1]) == pytest.approx(antennas, rel=1e-3)
+
+
+def test_one_antenna_is_drawn_as_ever_and_two_are_two():
+    """Two antennas' gain is the root of the summed powers of the gains that one antenna's generator gives next."""
+    drawn = make_link("rayleigh").draw([6], 2, torch.Generator().manual_seed(1), torch.float64)
+    both = make_link("rayleigh", antennas=2).draw([3], 2, torch.Generator().manual_seed(2), torch.float64)
+    generator = torch.Generator().manual_seed(2)
+    torch.randn(3, 1, dtype=torch.complex128, generator=generator)  # the noise
+    h = torch.randn(2, 3, 1, dtype=torch.complex128, generator=generator)
+    torch.testing.assert_close(both["fading"].abs(), h.abs().square().sum(0).sqrt())
+    assert not both["fading"].imag.any() and drawn["fading"].imag.all()

@@ -6,17 +6,19 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
-from channels import LINKS, link_options
+from channels import LINKS, PROFILES, link_options, make_link
 
 PAGE = (Path(__file__).parents[2] / "docs" / "channels.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch):
     """What an example registers is forgotten."""
-    monkeypatch.setattr(LINKS, "_added", dict(LINKS._added))
+    for registry in (LINKS, PROFILES):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
 def run(marker: str) -> dict:
@@ -28,7 +30,7 @@ def run(marker: str) -> dict:
 
 
 def test_no_example_is_left_out():
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
 
 
 def test_the_measured_snr_of_the_first_example(capsys):
@@ -38,8 +40,21 @@ def test_the_measured_snr_of_the_first_example(capsys):
 
 def test_a_channel_of_ones_own_takes_its_option():
     names = run("@LINKS.register")
-    assert names["link"].options == names["Nakagami"].Options("zf", "noisy", 4)
+    assert names["link"].options == names["Nakagami"].Options(equaliser="zf", m=4)
     assert link_options("nakagami")["m"] == 2
+
+
+def test_a_profile_of_ones_own_fades_as_it_says(within):
+    """Two paths of half the power, 1 us apart: 500 kHz apart h is uncorrelated, 1 MHz apart the same."""
+    link = run("@PROFILES.register")["link"]
+    link = make_link("ofdm", **{**vars(link.options), "subcarriers": 67})
+    h = link.draw([1] * 4000, 2 * 67, torch.Generator().manual_seed(1))["fading"]
+    within(h[:, 0].abs().square(), 1.0)
+    apart = 1e-6 * 15e3 * torch.tensor([33, 66])
+    expected = (1 + torch.polar(torch.ones(2), 2 * torch.pi * apart)) / 2
+    for n, value in zip((33, 66), expected, strict=True):
+        within((h[:, 0] * h[:, n].conj()).real, float(value.real))
+        within((h[:, 0] * h[:, n].conj()).imag, float(value.imag))
 
 
 def test_the_scheme_and_the_fate_of_images():

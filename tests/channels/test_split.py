@@ -83,6 +83,21 @@ def test_noisy_gradient_is_the_written_recipe(equaliser, stack):
     torch.testing.assert_close(at_client(link, gradient, up, down, SNR + 1), expected, rtol=1e-12, atol=1e-18)
 
 
+@pytest.mark.parametrize("equaliser", EQUALISERS)
+def test_without_feedback_the_gradient_stays_as_it_arrives(equaliser, stack):
+    """The adjoint of the effective gain is all that is missing."""
+    up, gradient = stack(make_link("rayleigh"), [B], D, (1, 2)), randn(K, B, D, seed=1)
+    x = randn(K, B, D, seed=0)
+    x = (x / x.square().mean(-1, keepdim=True).sqrt()).requires_grad_()
+    seen = {}
+    for feedback in ("gain", "none"):
+        link = make_link("rayleigh", equaliser=equaliser, feedback=feedback)
+        (seen[feedback],) = torch.autograd.grad(link(x, up, SNR), x, gradient)
+    along = (gradient * x).mean(-1, keepdim=True)  # what power normalisation takes away
+    torch.testing.assert_close(seen["none"], gradient - along * x, rtol=1e-12, atol=1e-12)
+    assert torch.allclose(seen["gain"], seen["none"]) == (equaliser == "zf")
+
+
 def test_variance_of_the_downlink_noise(stack):
     """AWGN: a pair of gradients is rms sqrt(2) times its symbol, whose noise is no/2 per real dimension: rms^2 no."""
     b, d, rms, no = 500, 64, 1e-4, 10**-0.3

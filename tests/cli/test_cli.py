@@ -231,6 +231,9 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
     assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 J"
     assert lines[6].startswith("  downlink: 4 floats")
+    wrong = {"train_up": {"bits": 0.01234, "blocks": 0.5}, "test": {"bits": 0.0, "blocks": 0.0}}
+    lines = report.result_table({**SUMMARY, "error_rates": wrong}).splitlines()
+    assert lines[4] == "errors: train up 0.0123 of bits, 0.5 of blocks; test 0 of bits, 0 of blocks"
 
 
 def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_own(

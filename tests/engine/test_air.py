@@ -159,6 +159,18 @@ def test_counters_come_back() -> None:
     assert fresh.session.tally.measured == w.session.tally.measured
 
 
+def test_a_link_that_sends_bits_reports_its_errors() -> None:
+    """Of both ways of training; the analog ones report none."""
+    w = rounds("fedcl", channel={"kind": "digital", "snr_db": 18.0, "options": {"bits": 3.0}})
+    w.session.tally.settle()
+    rates = w.session.tally.error_rates()
+    assert rates.keys() == {"train_up", "train_down"}
+    for way, (bad, bits, lost, blocks) in ((name, w.session.tally.measured[name][2:]) for name in rates):
+        assert blocks == w.session.tally.visited and bits == 12 * blocks
+        assert rates[way] == {"bits": bad / bits, "blocks": lost / blocks} and 0 < bad / bits < lost / blocks < 1
+    assert rounds("fedcl").session.tally.error_rates() == {}
+
+
 # -- uncoded exchange ------------------------------------------------------------------------------------------------
 
 BIG = 64, 501

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from channels import LINKS
@@ -26,7 +28,7 @@ def resolved(**channel: Any) -> RunConfig:
 def test_a_link_s_defaults_are_filled_in_and_others_stay_open() -> None:
     assert asdict(resolved(kind="ideal").channel.options) == {}
     assert asdict(resolved(kind="awgn").channel.options) == {"downlink": "noisy", "power": "normalised"}
-    wanted = {"downlink": "noisy", "equaliser": "zf", "coherence": "sample"}
+    wanted = {"downlink": "noisy", "feedback": "gain", "equaliser": "zf", "coherence": "sample", "antennas": 1}
     assert asdict(resolved(kind="rayleigh", equaliser="zf").channel.options) == wanted
 
 
@@ -34,8 +36,19 @@ def test_the_hash_covers_what_was_left_open() -> None:
     """So spelling a default out is the same run, and a resolved configuration resolves to itself."""
     config = resolved(kind="rayleigh")
     assert run_hash(config) == run_hash(resolved(kind="rayleigh", equaliser="mmse", coherence="sample"))
-    assert run_hash(config) != run_hash(resolved(kind="rayleigh", equaliser="zf"))
+    for other in ({"equaliser": "zf"}, {"antennas": 2}, {"feedback": "none"}):
+        assert run_hash(config) != run_hash(resolved(kind="rayleigh", **other))
     assert resolve(from_dict(to_dict(config))) == config
+
+
+def test_a_run_over_impulse_responses_is_known_by_their_content(tmp_path: Path) -> None:
+    """Not by the path: the same content elsewhere is the same run, another content is another."""
+    hashes = []
+    for name, phase in (("one", 1.0), ("two", 1.0), ("one", 1.0j)):
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, a=np.full((20, 1, 1), phase), tau=np.zeros((20, 1)))
+        hashes.append(run_hash(resolved(kind="cir", path=str(path))))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_what_a_link_works_out_itself_is_filled_in_too() -> None:

@@ -227,6 +227,7 @@ def test_padding_arrives_as_zeros_and_changes_nothing(stack):
     alone = link(x[:, :b], up, snr_db, meter=meters[1])
     assert torch.equal(padded[:, :b], alone) and not padded[:, b:].any()
     assert meters[0].snr_db() == pytest.approx(meters[1].snr_db())
+    assert meters[0].errors is not None and torch.equal(meters[0].errors, meters[1].errors)
     seen, own = at_client(link, gradient, *longer, mask=mask), at_client(link, gradient[:, :b], up, down)
     torch.testing.assert_close(seen[:, :b], own, rtol=1e-12, atol=1e-15)
     assert not seen[:, b:].any()
@@ -287,6 +288,23 @@ def test_the_meter_measures_the_snr_that_was_asked_for(features, stack):
     symbols = b * d / 2 if features == "gaussian" else d / 2  # constant ones are the same d/2 symbols every time
     spread = math.sqrt(0.4 / symbols) + 1 / math.sqrt(b * d / 2)
     assert abs(10 ** ((meter.snr_db() - 7.0) / 10) - 1) < 5 * spread
+
+
+def test_the_meter_counts_wrong_bits_and_lost_blocks(stack):
+    """With a bit per number that is its sign, both ways and in two calls; a sample is a block."""
+    link, b, d = make_link("digital"), 50, 64
+    up, down = stack(link, [b], d, (1, 2), torch.float32), stack(link, [b], d, (3, 4), torch.float32)
+    meters, snr_db = (Meter(), Meter()), torch.tensor([4.0, 6.0])
+    wrong = []
+    for seed in (1, 2):
+        x = randn(2, b, d, seed=seed).float().requires_grad_()
+        y = link(x, up, snr_db, down=down, meter=meters[0], down_meter=meters[1])
+        y.backward(torch.ones_like(y))
+        wrong.append((y > 0) != (x > 0))
+    bad, bits, lost, blocks = meters[0].take(CPU)[2:].tolist()
+    assert (bits, blocks) == (4 * b * d, 4 * b) and 0 < lost < blocks
+    assert (bad, lost) == (sum(w.sum() for w in wrong), sum(w.any(-1).sum() for w in wrong))
+    assert meters[1].take(CPU)[[3, 5]].tolist() == [4 * b * d, 4 * b] and meters[0].errors is None
 
 
 def test_it_fails_below_shannon_s_limit_and_not_well_above(stack):

@@ -118,6 +118,23 @@ def test_no_more_is_lost_than_with_sionna_s_belief_propagation(k, n, m, snr_db, 
         assert more.mean() <= 3 * more.std() / math.sqrt(blocks)
 
 
+@pytest.mark.parametrize(("k", "n", "m"), [(64, 128, 4), (38, 128, 2), (234, 256, 8), (1000, 4096, 2)])
+@pytest.mark.parametrize("gap_db", [-10.0, -3.0])
+def test_blocks_that_fail_have_as_many_wrong_bits_as_sionna_s(k, n, m, gap_db, sionna):
+    """Below Shannon's limit: the mean difference on the same noise, within five standard errors, either way."""
+    blocks = 400 if n < 1000 else 40
+    ours, qam, bits = code(k, n, m, CPU), QAM(2**m, CPU), coin(blocks, k, seed=8)
+    snr_db = 10 * math.log10(2 ** (k / n * m) - 1) + gap_db
+    llr = qam.llr(noisy(qam.symbols(ours.encode(bits)), snr_db)) / theory.noise_power(snr_db)
+    wrong = ours.decode(llr)[0] != bits.bool()
+    theirs = sionna.Decoder(sionna.Encoder(k, n, num_bits_per_symbol=m, device="cpu"), num_iter=20, device="cpu")
+    other = theirs(-llr) != bits
+    assert min(wrong.any(1).double().mean(), other.any(1).double().mean()) > 0.95
+    more = wrong.double().mean(1) - other.double().mean(1)
+    assert abs(more.mean()) < 5 * more.std() / math.sqrt(blocks)
+    assert abs(more.mean()) < 0.02 * other.double().mean()  # and nowhere near a factor of 2
+
+
 @pytest.mark.parametrize("degree", [2, 3, 8, 19])
 def test_a_check_speaks_as_the_hyperbolic_tangent_has_it(degree):
     """A check alone says 2 atanh(prod tanh(LLR / 2)) of the others, within what Mitchell's logarithm is off.

@@ -11,10 +11,10 @@ import torch
 from scipy.special import j0
 from torch import Tensor
 
-from channels import make_link
+from channels import make_link, theory
 from channels.ofdm.grid import Grid, frame
-from channels.ofdm.link import OFDM
-from channels.ofdm.profiles import lent, sionna
+from channels.ofdm.link import OFDM, _moments
+from channels.ofdm.profiles import TDL_A, lent, sionna
 from channels.power import normalise_power
 from channels.split import Split
 
@@ -90,7 +90,8 @@ def test_clients_have_blocks_of_their_shares():
 
 def test_no_batch_at_all_is_no_row():
     drawn = draw(ofdm(csi="ls"), [])
-    assert {name: t.shape for name, t in drawn.items()} == dict.fromkeys(("noise", "fading", "known", "error"), (0, 4))
+    shapes = dict.fromkeys(("noise", "fading", "known", "error"), (0, 4)) | {"moments": (0, 4, 3)}
+    assert {name: t.shape for name, t in drawn.items()} == shapes
 
 
 def test_symbols_of_one_client_do_not_reach_another():
@@ -167,12 +168,17 @@ def test_zero_forcing_with_perfect_knowledge_passes_the_gradient_unchanged():
 
 @pytest.mark.parametrize("name", ["zf", "mmse"])
 def test_an_estimate_is_used_where_the_gain_is_not_known(name):
-    """By hand: h = 2, estimate 0.5j + 0.5 (1j), no = 0.25: w = -j / 1, or -j / 1.25; then w (2 x)."""
+    """By hand: h = 2, estimate g = 0.5j + 0.5 (1j), no = 0.25: w = -j / 1, then w (2 x).
+
+    MMSE: E|g|^2 = 0.5^2 + 0.25 + 0.25 x 2 = 1 and r = 0.5, so E[h | g] = 0.5j, v = 0.75 and w = -0.5j / (0.25 + 0.75 +
+    0.25).
+    """
     link = ofdm(csi="ls", equaliser=name)
     one = torch.ones(1, 1, 1, dtype=torch.complex128)
     drawn = {"fading": 2 * one, "known": 0.5j * one, "error": 1j * one, "noise": 0 * one}
+    drawn["moments"] = torch.tensor([0.5, 0.25, 2.0], dtype=torch.float64).expand(1, 1, 1, 3)
     got = link.transmit(one, drawn, torch.tensor([-10 * math.log10(0.25)]))
-    assert got.item() == pytest.approx(-2j / (1 if name == "zf" else 1.25))
+    assert got.item() == pytest.approx(-2j if name == "zf" else -1j / 1.25)
     assert link._hop(drawn, torch.tensor([6.0206]), one, None).effective.item() == pytest.approx(got.item(), rel=1e-6)
 
 
@@ -184,7 +190,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
     drawn = draw(link, [1] * frames, d, seed=3)
     estimate = link.estimate(drawn, torch.tensor(10 ** (-snr_db / 20), dtype=torch.float64))
     assert estimate is not None
-    return (estimate - drawn["fading"]).abs().square()
+    return (estimate.gain - drawn["fading"]).abs().square()
 
 
 @pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0, 30.0])
@@ -216,6 +222,50 @@ def test_what_moves_between_the_pilots_leaves_a_floor(within):
         w = weight(t)
         both = 1 + (1 - w) ** 2 + w**2 + 2 * w * (1 - w) * j0(9 * x)
         within(errors[:, column], both - 2 * (1 - w) * j0((t - 2) * x) - 2 * w * j0((11 - t) * x))
+
+
+def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
+    """|x - what arrives of x|^2 for the symbol 1 on the data elements of independent frames, `[frames, d/2]`."""
+    up = {name: tensor[None] for name, tensor in draw(link, [1] * frames, d, seed=4).items()}
+    sent = torch.ones(1, frames, d // 2, dtype=torch.complex128)
+    return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
+
+
+@pytest.mark.parametrize("snr_db", [-10.0, 0.0, 10.0, 30.0])
+def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
+    """One pilot, nothing moves: g = h + sqrt(no) e has E[h g*] = 1 and E|g|^2 = 1 + no. At -10 dB 0.992, not 1.12."""
+    no = 10 ** (-snr_db / 10)
+    link = ofdm(profile="rayleigh", csi="ls", pilots=5, subcarriers=1)
+    within(squared(link, snr_db, 20_000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
+
+
+@pytest.mark.parametrize("snr_db", [-10.0, 10.0, 40.0])
+def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
+    """Of 60 m/s, by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' and their noise.
+
+    Nothing arrives worse than nothing sent, whose error is 1.
+    """
+    link = ofdm(csi="ls", subcarriers=1, speed_mps=60.0)
+    errors, no = squared(link, snr_db, 4000, 24), 10 ** (-snr_db / 10)
+    x = 2 * math.pi * 60 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
+    for column, t in enumerate(link._grid.data):
+        w = weight(t)
+        r = (1 - w) * j0((t - 2) * x) + w * j0((11 - t) * x)
+        power = (1 + no) * ((1 - w) ** 2 + w**2) + 2 * w * (1 - w) * j0(9 * x)
+        expected = theory.mean_square_error("mmse", no, known=r**2 / power)
+        assert expected < 1
+        within(errors[:, column], expected)
+
+
+def test_the_slots_of_a_frame_know_their_estimates_alike():
+    """But the first and the last, where the line through two pilots goes on: a frame of 5 slots against one of 4."""
+    grid = Grid((2, 11), 14e3, 0.0)
+    profile = TDL_A(100e-9, 3.5e9, 60.0)
+    four, five = (_moments(profile, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5))
+    assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
+    assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
+    part = frame(grid, 5, torch.device("cpu")).part.view(5, 12)
+    assert torch.equal(five[..., 2], part**2 + (1 - part) ** 2)
 
 
 def test_interpolation_goes_from_slot_to_slot():
@@ -292,7 +342,7 @@ def test_several_clients_are_drawn_at_once_as_each_alone(profile: str, shares: t
     together = link.draw_all(clients, sizes, 8, generators())
     for got, client, own, generator in zip(together, clients, sizes, generators(), strict=True):
         alone = link.of(client).draw(own, 8, generator)
-        assert got.keys() == alone.keys() == {"noise", "fading", "known", "error"}
+        assert got.keys() == alone.keys() == {"noise", "fading", "known", "error", "moments"}
         assert all(torch.equal(got[name], alone[name]) and len(got[name]) == sum(own) for name in alone)
 
 

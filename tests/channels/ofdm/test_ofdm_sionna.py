@@ -11,7 +11,7 @@ from torch import Tensor
 
 from channels import make_link
 from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import Profile, _model, sionna
+from channels.ofdm.profiles import ThreeGPP, sionna
 
 FRAMES, WIDTH, SNR_DB = 1000, 12, 8.0
 NO = 10 ** (-SNR_DB / 10)
@@ -42,7 +42,7 @@ def parts() -> SimpleNamespace:
     )
 
 
-def theirs(parts: SimpleNamespace, profile: Profile, csi: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def theirs(parts: SimpleNamespace, profile: ThreeGPP, csi: str, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Symbols `[FRAMES, ELEMENTS]` through Sionna's chain: equalised by its ZF, as received, and the estimates of h."""
     grid = parts.ResourceGrid(
         num_ofdm_symbols=SLOT,
@@ -53,7 +53,7 @@ def theirs(parts: SimpleNamespace, profile: Profile, csi: str, x: Tensor) -> tup
         pilot_ofdm_symbol_indices=[2, 11],
         device="cpu",
     )
-    channel = parts.OFDMChannel(_model(profile, "cpu"), grid, return_channel=True, device="cpu")
+    channel = parts.OFDMChannel(profile.model("cpu"), grid, return_channel=True, device="cpu")
     y, h = channel(parts.ResourceGridMapper(grid, device="cpu")(x[:, None, None]), NO)
     if csi == "ls":
         h, variance = parts.LSChannelEstimator(grid, interpolation_type="lin", device="cpu")(y, NO)
@@ -90,10 +90,13 @@ def same_mean(one: Tensor, two: Tensor) -> None:
     ids=lambda options: options["profile"],
 )
 def test_bit_error_rate_and_mean_square_error_agree(csi, options, parts):
-    """QPSK; bit errors after zero forcing, whose mean square error has no mean; that of our MMSE on their estimates."""
+    """QPSK; bit errors after zero forcing, whose mean square error has no mean; that of our MMSE on their estimates.
+
+    How good these are is known from ours.
+    """
     bits = torch.randint(2, (FRAMES, 2 * ELEMENTS), generator=torch.Generator().manual_seed(1)).float()
     x = parts.Mapper("qam", 2, device="cpu")(bits)
-    channel = make_link("ofdm", cyclic_prefix=0.0, **options)._profile
+    channel = make_link("ofdm", cyclic_prefix=0.0, **options).profile
     equalised, y, h = theirs(parts, channel, csi, x)
     demap = parts.Demapper("maxlog", "qam", 2, hard_out=True, device="cpu")
 
@@ -101,5 +104,14 @@ def test_bit_error_rate_and_mean_square_error_agree(csi, options, parts):
         return (demap(received, torch.tensor(NO)) != bits).float().mean(1)
 
     same_mean(wrong(ours(csi, "zf", options, x)), wrong(equalised))
-    mmse = h.conj() * y / (h.abs().square() + NO)
+    known = torch.tensor([1.0, 0.0, 0.0])
+    if csi == "ls":
+        known = make_link("ofdm", csi=csi, subcarriers=WIDTH, cyclic_prefix=0.0, **options).draw(
+            [1], 2 * ELEMENTS, torch.Generator()
+        )["moments"]
+    r, floor, weights = known.unbind(-1)
+    wrong_part = floor + weights * NO
+    power = r.square() + wrong_part
+    mean = r / power * h
+    mmse = mean.conj() * y / (mean.abs().square() + wrong_part / power + NO)
     same_mean((ours(csi, "mmse", options, x) - x).abs().square().mean(1), (mmse - x).abs().square().mean(1))

@@ -12,11 +12,13 @@ from scipy import stats
 from scipy.special import j0
 from torch import Tensor
 
-from channels.ofdm.profiles import LAST_PATH, Profile, _model, sionna
+from channels import PROFILES
+from channels.ofdm.profiles import ThreeGPP, sionna
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 UNITS = 5000
 RATE, SPACING = 14e3, 15e3
+BUILT_IN = [name for name in PROFILES.names() if PROFILES.ships(name)]
 TDL_A = {  # TR 38.901, Table 7.7.2-1: delay over the delay spread -> power in dB
     0.0: -13.4,
     0.3819: 0.0,
@@ -47,13 +49,15 @@ TDL_D = (-0.2, -13.5, -18.8, -21.0, -22.8, -17.9, -20.1, -21.9, -22.9, -27.8, -2
 SIGHT_D = 10 ** (TDL_D[0] / 10) / sum(10 ** (power / 10) for power in TDL_D)
 
 
-def profile(name: str, delay_spread_s: float = 300e-9, speed: float = 3.0) -> Profile:
-    return Profile("rayleigh") if name == "rayleigh" else Profile(name, delay_spread_s, 3.5e9, speed)
+def profile(name: str, delay_spread_s: float = 300e-9, speed: float = 3.0) -> ThreeGPP:
+    kind = PROFILES.get(name)
+    assert issubclass(kind, ThreeGPP)
+    return kind(delay_spread_s, 3.5e9, speed) if kind.disperses else kind()
 
 
 def response(name: str, frames: int, times: int = 1, width: int = 1, seed: int = 0, **options: float) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    h = profile(name, **options).response([frames], times, RATE, width, SPACING, [generator])
+    h = profile(name, **options).response([0], [frames], times, RATE, width, SPACING, [generator])
     assert h.shape == (frames, times, width) and h.dtype == torch.complex64
     return h.to(torch.complex128)
 
@@ -63,21 +67,21 @@ def taps(name: str) -> tuple[Tensor, Tensor]:
     if name == "tdl-a":
         powers = 10 ** (torch.tensor(list(TDL_A.values()), dtype=torch.float64) / 10)
         return torch.tensor(list(TDL_A), dtype=torch.float64), powers / powers.sum()
-    model = _model(profile(name, 1.0), "cpu")
+    model = profile(name, 1.0).model("cpu")
     return model.delays.double(), model.mean_powers.double()
 
 
-@pytest.mark.parametrize("name", LAST_PATH)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_mean_power_is_one(name, within):
     """Frames are independent; elements of a frame are not."""
     within(response(name, 1500, times=1, width=3).abs().square().mean((1, 2)), 1.0)
 
 
-@pytest.mark.parametrize("name", LAST_PATH)
+@pytest.mark.parametrize("name", BUILT_IN)
 def test_last_path_is_that_of_the_profile(name):
-    _, delays = _model(profile(name, 1.0), "cpu")(1, 1, RATE)
-    assert float(delays.max()) == pytest.approx(LAST_PATH[name], rel=1e-6)
-    assert profile(name).last_path_s == pytest.approx(300e-9 * LAST_PATH[name], rel=1e-12)
+    _, delays = profile(name, 1.0).model("cpu")(1, 1, RATE)
+    assert float(delays.max()) == pytest.approx(profile(name).last_path, rel=1e-6)
+    assert profile(name).last_path_s == pytest.approx(300e-9 * float(delays.max()), rel=1e-6)
 
 
 def test_the_delay_spread_is_what_was_asked_for():
@@ -134,16 +138,18 @@ def test_all_randomness_is_the_generator_s(name):
     """Sionna draws from ours, goes on where it stood, and has its own generator back as it was."""
     own, ours = sionna().config.torch_rng("cpu"), torch.Generator().manual_seed(7)
     before, host = own.get_state(), torch.get_rng_state()
-    one, two = (profile(name).response([2], 3, RATE, 4, SPACING, [ours]) for _ in range(2))
+    one, two = (profile(name).response([0], [2], 3, RATE, 4, SPACING, [ours]) for _ in range(2))
     torch.manual_seed(99)
     own.manual_seed(5)
     again = torch.Generator().manual_seed(7)
-    assert torch.equal(one, profile(name).response([2], 3, RATE, 4, SPACING, [again])) and not torch.equal(one, two)
-    assert torch.equal(two, profile(name).response([2], 3, RATE, 4, SPACING, [again]))
+    assert torch.equal(one, profile(name).response([0], [2], 3, RATE, 4, SPACING, [again])) and not torch.equal(
+        one, two
+    )
+    assert torch.equal(two, profile(name).response([0], [2], 3, RATE, 4, SPACING, [again]))
     assert torch.equal(ours.get_state(), again.get_state())
     own.set_state(before)
     torch.set_rng_state(host)
-    profile(name).response([2], 3, RATE, 4, SPACING, [again])
+    profile(name).response([0], [2], 3, RATE, 4, SPACING, [again])
     assert torch.equal(own.get_state(), before) and torch.equal(torch.get_rng_state(), host)
 
 

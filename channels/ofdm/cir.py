@@ -1,0 +1,99 @@
+"""The link `cir`: OFDM over impulse responses of a file, as ray tracers write them."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from channels.ofdm.link import OFDM, GridOptions, warn_of_prefix
+from channels.ofdm.profiles import Profile, moved
+
+
+class CIR(OFDM):
+    """OFDM over impulse responses of a file; each client's have a mean power of 1, and one lasts for a frame."""
+
+    @dataclass(frozen=True)
+    class Options(GridOptions):
+        """Options of the file, of the grid, and of the receiver's knowledge."""
+
+        path: Path | None = None
+        """Path of the .npz with `a` [client, time, path], complex, and `tau` [client, path], s; it has to be given."""
+
+        def check(self) -> None:
+            """Check as the parent does, and that a file is named."""
+            super().check()
+            if self.path is None:
+                raise ValueError("path: none is given; name an .npz with the arrays a and tau")
+
+    options: Options
+    profile: Recorded
+
+    def make_profile(self) -> Recorded:
+        """Read the file. Raises ValueError for one that holds no impulse responses."""
+        profile = Recorded(*_read(str(self.options.path)))
+        warn_of_prefix("path: the file", "its clients", profile.last_path_s, self.options)
+        return profile
+
+    def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
+        """Return this link with its band shared, as `OFDM` does. Raises ValueError for clients not in the file."""
+        if clients > len(self.profile.paths):
+            raise ValueError(f"path: {len(self.profile.paths)} clients are in the file, {clients} in the run")
+        return super().in_band(clients, active, batch, d)
+
+
+class Recorded(Profile):
+    """Impulse responses `paths` `[client, time, path]` at `delays` `[client, path]`; a frame has one of its client's.
+
+    Which one it has is drawn, each with the same chance. A client's mean power, over its times, is 1.
+    """
+
+    def __init__(self, paths: Tensor, delays: Tensor) -> None:
+        power, heard = paths.abs().square().sum(2).mean(1), paths.abs().sum(1) > 0
+        self.paths, self.delays = paths / power.sqrt()[:, None, None], delays
+        last, first = delays.where(heard, -torch.inf), delays.where(heard, torch.inf)
+        self.last_path_s = float((last.amax(1) - first.amin(1)).max())
+
+    def response(
+        self,
+        clients: Sequence[int],
+        frames: Sequence[int],
+        times: int,
+        rate: float,
+        width: int,
+        spacing_hz: float,
+        generators: Sequence[torch.Generator],
+        device: torch.device | None = None,
+    ) -> Tensor:
+        """Draw h as `Profile` says: at frequency f the sum of a_l exp(-2 pi j f tau_l), constant over a frame."""
+        frequencies = spacing_hz * (torch.arange(width, dtype=torch.float64) - width // 2)
+        rows = []
+        for client, n, generator in zip(clients, frames, generators, strict=True):
+            at = torch.randint(self.paths.shape[1], (n,), generator=generator, device=generator.device)
+            phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
+            rows.append(self.paths[client, at.cpu()] @ torch.polar(torch.ones_like(phase), phase))
+        h = torch.cat(rows).to(torch.complex64)
+        return moved(h, device or generators[0].device)[:, None].expand(-1, times, -1)
+
+
+def _read(path: str) -> tuple[Tensor, Tensor]:
+    """Return paths, complex128, and delays, float64, of a file. Raises ValueError for another content."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            a, tau = file["a"], file["tau"]
+    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"path: {path!r} is no .npz with arrays a and tau ({error})") from None
+    if a.ndim != 3 or tau.shape != (a.shape[0], a.shape[2]) or not a.size:
+        shapes = f"a {list(a.shape)} and tau {list(tau.shape)}"
+        raise ValueError(f"path: {shapes} in {path!r} are not [client, time, path] and [client, path]")
+    if a.dtype.kind not in "fc" or tau.dtype.kind != "f" or not (np.isfinite(a).all() and np.isfinite(tau).all()):
+        raise ValueError(f"path: a and tau in {path!r} are not all finite numbers, tau real")
+    silent = np.flatnonzero((np.abs(a) ** 2).sum((1, 2)) == 0)
+    if len(silent):
+        raise ValueError(f"path: client {silent[0]} in {path!r} has no path with any power")
+    return torch.from_numpy(a.astype(np.complex128)), torch.from_numpy(tau.astype(np.float64))

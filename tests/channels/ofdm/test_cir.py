@@ -1,0 +1,141 @@
+"""The link `cir`: frequency responses of a file's impulse responses, and files that hold none."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from channels import LINKS, PROFILES, link_options, make_link
+from channels.ofdm.profiles import Profile
+
+A = np.array([[[3.0, 4.0j, 0.0]], [[0.0, 2.0, 0.0]]])
+"""Two clients, one time, three paths: powers 9 and 16; one path alone."""
+TAU = np.array([[0.0, 1e-6, 9.0], [1e-6, 2e-6, 9.0]])
+SPACING = 15e3
+
+
+@pytest.fixture
+def save(tmp_path: Path):
+    def write(**arrays: np.ndarray) -> str:
+        path = tmp_path / "city.npz"
+        np.savez(path, **arrays)
+        return str(path)
+
+    return write
+
+
+def draw(link, client: int, frames: int = 1, width: int = 6, seed: int = 0) -> Tensor:
+    """h of the first OFDM symbol of frames, `[frames, width]`."""
+    generator = torch.Generator().manual_seed(seed)
+    return link.of(client).draw([1] * frames, 2 * width, generator, torch.float64)["fading"]
+
+
+def test_the_response_is_the_transform_of_the_paths(save):
+    """By hand: (3 + 4j exp(-2 pi j f tau)) / 5 and exp(-2 pi j f 2 us), f counted from the fourth of 6 subcarriers."""
+    link = make_link("cir", path=save(a=A, tau=TAU), subcarriers=6)
+    f = SPACING * np.arange(-3, 3)
+    expected = (3 + 4j * np.exp(-2j * math.pi * f * 1e-6)) / 5, np.exp(-2j * math.pi * f * 2e-6)
+    for client in (0, 1):
+        got = draw(link, client, frames=2)
+        torch.testing.assert_close(got, torch.from_numpy(expected[client]).expand(2, 6), rtol=1e-6, atol=1e-6)
+    assert link.profile.last_path_s == pytest.approx(1e-6)  # of paths with any power
+
+
+def test_a_frame_has_one_time_of_its_client_each_as_often(save, within):
+    """Three times of one path with powers 1, 4 and 7, mean 4: |h|^2 is 1/4, 1 or 7/4 on a whole frame."""
+    a = np.sqrt([[[1.0], [4.0], [7.0]]]).astype(complex)
+    link = make_link("cir", path=save(a=a, tau=np.zeros((1, 1))), subcarriers=2)
+    drawn = link.draw([5] * 3000, 8, torch.Generator().manual_seed(1), torch.float64)["fading"]
+    power = drawn.abs().square().view(3000, -1)
+    assert torch.equal(power, power[:, :1].expand_as(power))
+    for value in (0.25, 1.0, 1.75):
+        within(torch.isclose(power[:, 0], torch.tensor(value, dtype=torch.float64)).double(), 1 / 3)
+
+
+def test_features_and_gradients_pass_and_clients_are_their_own(save):
+    """Zero forcing of known responses is transparent; draws of several clients are those of each alone."""
+    link = make_link("cir", path=save(a=A, tau=TAU), equaliser="zf", downlink="ideal").in_band(2, 2, 4, 8)
+    generators = [torch.Generator().manual_seed(k) for k in (0, 1)]
+    drawn = link.draw_all([1, 0], [[4, 2], [4]], 8, generators, torch.float64)
+    alone = link.of(1).draw([4, 2], 8, torch.Generator().manual_seed(0), torch.float64)
+    assert all(torch.equal(drawn[0][name], alone[name]) for name in alone)
+    x = torch.randn(1, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    up = {name: t[None] for name, t in drawn[0].items()}
+    torch.testing.assert_close(link(x, up, torch.tensor([math.inf])), make_link("ideal")(x, {}, torch.tensor([0.0])))
+    assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([3.0])), x)
+
+
+def test_estimates_of_a_channel_at_rest_are_off_by_noise_alone(save, within):
+    """|h| = 1 of client 1, one pilot: E|g|^2 = 1 + no, so c = 1 / (1 + no) and the variance is no / (1 + no)."""
+    link = make_link("cir", path=save(a=A, tau=TAU), csi="ls", pilots=3, subcarriers=1)
+    drawn = link.of(1).draw([1] * 4000, 2, torch.Generator().manual_seed(3), torch.float64)
+    found = link.estimate(drawn, torch.tensor(0.5, dtype=torch.float64))
+    assert found is not None
+    torch.testing.assert_close(found.variance, torch.full((4000, 1), 0.25 / 1.25, dtype=torch.float64))
+    torch.testing.assert_close(found.mean, found.gain / 1.25)
+    within((found.gain - drawn["fading"]).abs().square(), 0.25)
+
+
+def test_options_that_would_do_nothing_are_not_there():
+    assert not set(link_options("cir")) & {"profile", "antennas", "delay_spread_ns", "carrier_ghz", "speed_mps"}
+    with pytest.raises(ValueError, match="^speed_mps: 3.0 is not for cir, which takes equaliser, downlink, feedback, "):
+        make_link("cir", path="city.npz", speed_mps=3.0)
+
+
+def test_paths_beyond_the_prefix_are_warned_of(save):
+    with pytest.warns(UserWarning, match="path: the file puts the last path of its clients at 1 us, beyond .* 0.5"):
+        make_link("cir", path=save(a=A, tau=TAU), spacing_khz=120.0)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": A}, "is no .npz with arrays a and tau"),
+        ({"a": A[0], "tau": TAU}, r"path: a \[1, 3\] and tau \[2, 3\] in .* are not \[client, time, path\] and"),
+        ({"a": A, "tau": TAU[:, :2]}, r"path: a \[2, 1, 3\] and tau \[2, 2\]"),
+        ({"a": A * np.nan, "tau": TAU}, "are not all finite numbers"),
+        ({"a": A, "tau": TAU.astype(str)}, "are not all finite numbers, tau real"),
+        ({"a": A * [[[1.0]], [[0.0]]], "tau": TAU}, "path: client 1 in .* has no path with any power"),
+    ],
+)
+def test_another_file_is_refused_in_one_line(arrays, message, save):
+    path = save(**arrays)
+    with pytest.raises(ValueError, match=message) as refused:
+        make_link("cir", path=path)
+    assert str(refused.value).startswith("path: ") and "\n" not in str(refused.value)
+
+
+def test_a_file_has_to_be_given_and_has_to_have_the_clients(save, tmp_path):
+    with pytest.raises(ValueError, match="^path: none is given; name an .npz with the arrays a and tau$"):
+        make_link("cir")
+    for missing in ("nowhere.npz", "text.npz"):
+        (tmp_path / "text.npz").write_text("no archive")
+        with pytest.raises(ValueError, match="^path: .* is no .npz"):
+            make_link("cir", path=str(tmp_path / missing))
+    with pytest.raises(ValueError, match="^path: 2 clients are in the file, 3 in the run$"):
+        make_link("cir", path=save(a=A, tau=TAU)).in_band(3, 2, 4, 8)
+
+
+def test_a_profile_of_ones_own_needs_one_method(monkeypatch):
+    monkeypatch.setattr(PROFILES, "_added", dict(PROFILES._added))
+
+    @PROFILES.register("by-client")
+    class ByClient(Profile):
+        """h is the number of the client, turned from symbol to symbol."""
+
+        def response(self, clients, frames, times, rate, width, spacing_hz, generators, device=None):
+            turn = torch.polar(torch.ones(times), torch.arange(times) * torch.pi / 2)
+            h = torch.tensor([c + 1.0 for c, n in zip(clients, frames, strict=True) for _ in range(n)])
+            return (h[:, None] * turn)[..., None].expand(-1, -1, width)
+
+    link = make_link("ofdm", profile="by-client", pilots=(), subcarriers=1, equaliser="none")
+    got = link.of(2).draw([1], 8, torch.Generator())["fading"]
+    torch.testing.assert_close(got, torch.tensor([[3, 3j, -3, -3j]]), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="^speed_mps: 1.0 is not for profile by-client"):
+        make_link("ofdm", profile="by-client", speed_mps=1.0)
+    assert "cir" in LINKS.names()
