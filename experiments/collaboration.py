@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import ALL
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, by_seed, decide, describe, over_places
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, by_seed, decide, describe, of_variant, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.experiment import Experiment, Grid, each_scale
@@ -76,7 +76,7 @@ MAP = ("partition.ways", "partition.shots")
 def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
     found = by_seed(frame, "last", MAP)
-    personal = 100 * frame[frame["variant"] == "fedbabu"].set_index([*MAP, "seed"])["views.personal.last"].astype(float)
+    personal = of_variant(frame, "fedbabu", "last", MAP, "personal")
     gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
     several = gains[gains.index.get_level_values("partition.ways") > 2]
     for method in ("fedper", "fedrep", "fedbabu"):

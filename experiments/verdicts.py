@@ -13,8 +13,8 @@ import pandas as pd
 
 from experiments.claims.scorecard import NEAR
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import number_of
 from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.results.table import number_of
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""
@@ -84,7 +84,7 @@ def of_variant(
     """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `by_seed`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
-    return 100 * _numbers(part, metric, view, test_snr_db).set_axis(index)
+    return 100 * numbers_of(part, metric, view, test_snr_db).set_axis(index)
 
 
 def by_seed(
@@ -103,11 +103,14 @@ def by_seed(
         view: name of the view (None: the headline).
         test_snr_db: the test SNR that it is of (None: the first one).
     """
-    numbers = frame.assign(value=_numbers(frame, metric, view, test_snr_db))
-    return 100 * numbers.pivot(index=[*places, "seed"], columns="variant", values="value")
+    found = frame.assign(value=numbers_of(frame, metric, view, test_snr_db))
+    return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
-def _numbers(frame: pd.DataFrame, metric: str, view: str | None, test_snr_db: float | None) -> pd.Series:
+def numbers_of(
+    frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
+) -> pd.Series:
+    """Look up a number of each run; arguments are those of `by_seed`."""
     values = [number_of(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
     return pd.Series(values, frame.index, dtype=float)
 

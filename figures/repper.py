@@ -169,7 +169,7 @@ def of_ranks(cells: pd.DataFrame, plot: Plot) -> str:
 FIG5 = Drawing(
     name="repper-fig5",
     experiment="repper-fig5",
-    plot=Plot(kind="lines", x=RANK, hue="variant", facet=WHOSE, broken="no"),
+    plot=Plot(kind="lines", x=RANK, hue="variant", facet=WHOSE),
     numbers=by_rank,
     caption=of_ranks,
     shows=(ALPHA,),

@@ -21,13 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from semcom.bench import channels as bench_channels
+from channels import Meter, make_link
 from semcom.bench import engine as bench_engine
 from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, synthetic, variants
 from semcom.cli import main as cli
 from semcom.config import RunError
+from semcom.engine.host.sending import send
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -285,18 +286,33 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["error"] for row in rows] == [None] * (len(names) + 3)
 
 
-def test_bench_channels(tmp_path: Path) -> None:
-    words = ["bench", "channels", "--quick", "--links", "awgn,ofdm-rayleigh", "--repeats", "1"]
-    with GPU():
-        assert cli.main([*words, "--json", str(tmp_path / "a.json"), "--log-level", "error"]) == 0
-    rows = json.loads((tmp_path / "a.json").read_text())["rows"]
-    assert [row["device"] for row in rows] == ["cpu", "cpu", "cuda", "cuda"]
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *((kind, {}) for kind in ("ideal", "awgn", "rayleigh", "rician", "digital")),
+        ("digital", {"fading": "rayleigh"}),
+        *(("ofdm", {"profile": profile}) for profile in ("rayleigh", "tdl-a", "cdl-a")),
+        *(("ofdm", {"profile": profile, "csi": "ls"}) for profile in ("tdl-a", "cdl-a")),
+    ],
+)
+def test_no_link_waits_in_a_pass(kind: str, options: dict[str, Any]) -> None:
+    """Features of two clients go up and their gradient comes down, both metered, as in a step of a split method."""
+    link, device = make_link(kind, **options).in_band(2, 2, 64, 64), torch.device("cuda:0")
+    generators = [torch.Generator().manual_seed(client) for client in range(2)]
 
+    def draw() -> dict[str, Tensor]:
+        drawn = [send(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)]
+        return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
 
-@pytest.mark.parametrize("name", bench_channels.CASES)
-def test_no_link_waits_in_a_pass(name: str) -> None:
     with GPU() as gpu:
-        work = bench_channels.Pass(bench_channels.CASES[name], "cuda", 2)
+        features, up, down = torch.randn(2, 64, 64, device=device, requires_grad=True), draw(), draw()
+        snr_db, meter = torch.full((2,), 10.0, device=device), Meter()
+
+        def work() -> None:
+            back = {"down": down, "down_snr_db": snr_db, "down_meter": Meter()}
+            received = link(features, up, snr_db, meter=meter, check=False, **back)
+            torch.autograd.grad(received, features, torch.ones_like(features))
+
         work()  # builds what there has to be, such as a code
         with gpu.apart() as inside:
             work()

@@ -46,8 +46,8 @@ sorted(path.name for path in result.out.iterdir())
 # so it is no result.
 
 # %%
-for name, view in result.summary["views"].items():
-    print(f"{name:10} accuracy {view['accuracy']:.3f}  best {view['best']:.3f}  last {view['last']:.3f}")
+numbers = semcom.study("runs/fedproto").results
+numbers[numbers["test_snr_db"] == 10][["view", "accuracy", "best", "last"]].round(3)
 
 # %% [markdown]
 # ## How unequal are the clients?
@@ -56,20 +56,18 @@ for name, view in result.summary["views"].items():
 # mean of the worst tenth of the clients, and Jain's index is 1 if all are equal.
 
 # %%
-view = result.summary["views"]["personal"]
-print("clients", np.round(view["clients"], 3))
-print(f"std {view['accuracy_std']:.3f}  worst10 {view['worst10']:.3f}  jain {view['jain']:.3f}")
+print("clients", np.round(result.summary["views"]["personal"]["clients"], 3))
+numbers[numbers["test_snr_db"] == 10][["view", "accuracy_std", "worst10", "jain"]].round(3)
 
 # %% [markdown]
 # ## What noise does
 #
 # The run was trained at 10 dB and tested at three SNRs. A client has images of three classes. Some of its errors name
-# a class that it does not have. `among_own_at` is the accuracy if the model may choose among the client's own classes
+# a class that it does not have. `among_own` is the accuracy if the model may choose among the client's own classes
 # only.
 
 # %%
-for snr in ("10", "0", "-10"):
-    print(f"{snr:>4} dB: {view['at'][snr]:.3f}, among own classes {view['among_own_at'][snr]:.3f}")
+numbers[numbers["view"] == "personal"][["test_snr_db", "accuracy", "among_own"]].round(3)
 
 # %% [markdown]
 # ## Learning curve and confusion

@@ -26,9 +26,9 @@ import pandas as pd
 from experiments.claims.scorecard import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.shell import on_studies
-from experiments.verdicts import Row, answer
+from experiments.verdicts import Row, answer, numbers_of
 from semcom.config import ChannelConfig
-from semcom.studies.analysis.means import markdown, number_of
+from semcom.studies.analysis.means import markdown
 from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -302,8 +302,7 @@ def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
     """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
     if variant not in runs.index.get_level_values("variant"):
         return pd.Series(dtype=float)
-    part = runs.xs(variant, level="variant")
-    return 100 * pd.Series([number_of(row, metric) for row in part.to_dict("records")], part.index, dtype=float)
+    return 100 * numbers_of(runs.xs(variant, level="variant"), metric)
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:

@@ -30,6 +30,7 @@ from semcom.studies.analysis.means import markdown
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
+from semcom.studies.results.table import number_of
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
@@ -100,7 +101,7 @@ def validation(frame: pd.DataFrame) -> pd.Series:
     failed = frame[frame["status"] != "done"]
     if len(failed):
         raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
-    return frame.apply(lambda row: row[f"views.{row['view']}.validation"], axis=1).astype(float)
+    return frame.apply(number_of, axis=1, metric="validation").astype(float)
 
 
 def _lambdas(scale: str) -> Grid:

@@ -38,8 +38,6 @@ BENCHES: Registry[type[Bench]] = Registry(
     {
         "engine": "semcom.bench.engine:BenchEngine",
         "scale": "semcom.bench.scale:BenchScale",
-        "channels": "semcom.bench.channels:BenchChannels",
-        "methods": "semcom.bench.methods:BenchMethods",
     },
 )
 """Benchmarks by their name on the command line."""

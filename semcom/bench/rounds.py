@@ -8,19 +8,17 @@ import math
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from timeit import default_timer
 from typing import Any
-from unittest.mock import patch
 
 import psutil
 import torch
-from torch import Tensor
 
 from semcom.bench.commands import clock_of, seconds
 from semcom.bench.plain import make_loop
@@ -31,7 +29,6 @@ from semcom.engine.host import ranks
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.links import build_link
-from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
@@ -56,26 +53,6 @@ class Rounds:
         self.team.broadcast(torch.zeros(1))  # a round begins when rank 0 begins it
         self.world.session.tally.begin(self.world.round + 1)
         self.state = self.method.round(self.state, self.world)
-
-
-@contextmanager
-def counted() -> Iterator[dict[str, int]]:
-    """Count samples, without padding, that go `forward` through encoders, and those whose gradients come `backward`."""
-    passes, encode = {"forward": 0, "backward": 0}, StackedModel.encode
-
-    def counting(model: StackedModel, batch: Batch) -> Tensor:
-        features, samples = encode(model, batch), int(batch.count.sum())
-        passes["forward"] += samples
-
-        def came_back(gradient: Tensor) -> None:
-            passes["backward"] += samples
-
-        if features.requires_grad:
-            features.register_hook(came_back)
-        return features
-
-    with patch.object(StackedModel, "encode", counting):
-        yield passes
 
 
 _next_round: Callable[[], None]  # of what this process was started for

@@ -50,7 +50,7 @@ commands:
   pack FOLDER         write a study as one file, which the others take like its folder
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
-  bench WHAT          measure speed; WHAT: engine, scale, channels or methods
+  bench WHAT          measure speed; WHAT: engine or scale
   channel-check       measure the channels against theory
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
                       experiments, figures, kinds (of figures) or benches; NAME: all that one of them takes

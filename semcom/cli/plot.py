@@ -38,8 +38,6 @@ class PlotFlags:
     """Method or variant that the others are compared with, of gain (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
-    broken: Literal["auto", "yes", "no"] = "auto"
-    """Whether the ordinate is broken where a gap separates lines: auto breaks it at one wider than a third of all."""
     name: str | None = None
     """Name of the files (None: that of the kind)."""
     out: str | None = None

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Style = dict[str, Any]
 Styles = Mapping[Any, Style]
 """Value of the hue -> how matplotlib draws it."""
-Broken = Literal["auto", "yes", "no"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,6 @@ class Plot:
     """Method or variant that others are compared with (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
-    broken: Broken = "auto"
-    """Whether the ordinate is broken where a wide gap separates lines."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -63,7 +60,7 @@ class Kind:
     caption: Callable[[pd.DataFrame, Plot], str]
     """Function from the numbers to a text on them: what is plotted, what bars and bands mean."""
     takes: tuple[str, ...] = ()
-    """Fields of a request, of x, y, hue, over, window and broken, that it takes."""
+    """Fields of a request, of x, y, hue, over and window, that it takes."""
     x: str | None = None
     """The abscissa where none is asked for."""
     hue: str | None = None

@@ -69,7 +69,7 @@ CURVES = Kind(
     numbers=numbers,
     draw=draw,
     caption=caption,
-    takes=("x", "y", "hue", "window", "broken"),
+    takes=("x", "y", "hue", "window"),
     x="round",
     hue="variant",
 )

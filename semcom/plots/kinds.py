@@ -41,7 +41,7 @@ KINDS: Registry[Kind] = Registry(
     catalogue=partial(catalogue, "semcom.kinds"),
 )
 """Kinds of figures by name."""
-TAKEN = ("x", "y", "hue", "over", "window", "broken")
+TAKEN = ("x", "y", "hue", "over", "window")
 """Fields of a request that not every kind takes."""
 OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromkeys(COSTS, "pareto")}
 """Abscissa that is no field of a configuration -> its kind."""

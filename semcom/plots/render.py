@@ -91,7 +91,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
     from semcom.plots.kinds import KINDS, named_empty, settled
-    from semcom.plots.panels import drawn, note
+    from semcom.plots.panels import drawn
 
     part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
@@ -99,7 +99,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
-    text = (chosen.caption or kind.caption)(numbers, request) + note(numbers, request)
+    text = (chosen.caption or kind.caption)(numbers, request)
     if TEST in part.axes and TEST not in request.fields:  # means are of one test SNR, and all else is of the first one
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}

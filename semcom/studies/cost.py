@@ -1,7 +1,7 @@
 """The cost of a run before it begins: the training samples that pass through its encoder.
 
 A sample counts once per epoch of the common schedule. What a method does beyond that is not counted here: phases of a
-head alone, several passes for one step, a last stage, new clients (`semcom bench` measures these).
+head alone, several passes for one step, a last stage, new clients (docs/methods.md has these).
 """
 
 from __future__ import annotations

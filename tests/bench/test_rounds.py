@@ -151,7 +151,7 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
         ("scale --methods local", "methods: 'local' is not one of fedavg, fedproto, fedcl"),
         ("scale --clients 99", "clients: 99 is less than the 100 that it is measured against"),
         ("scale --rounds 0", "rounds: 0 is not a whole number of at least 1"),
-        ("arms", "bench: 'arms' is unknown: known are engine, scale, channels, methods"),
+        ("arms", "bench: 'arms' is unknown: known are engine, scale"),
         ("egnine", "bench: 'egnine' is unknown: did you mean 'engine'?"),
         ("", "bench: none is given; known are engine, scale"),
     ],

@@ -1,4 +1,4 @@
-"""The figure around the drawings: the rule of a broken ordinate, the size, and that nothing is cut off."""
+"""The figure around the drawings: the size, and that nothing is cut off."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from semcom.plots import Plot, style
 from semcom.plots.kinds import KINDS, named_empty, settled
-from semcom.plots.panels import drawn, gap, note
+from semcom.plots.panels import drawn
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 from tests.plots.studies import SNR, made
@@ -47,58 +46,12 @@ def cells(half: float = 0.005, **lines: tuple[float, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def broken(half: float = 0.005, how: Any = "auto", **lines: tuple[float, ...]) -> list[tuple[float, float]]:
-    return gap(cells(half, **lines), Plot(kind="lines", x=SNR, hue="variant", broken=how))
-
-
-def test_one_line_far_below_breaks_the_ordinate() -> None:
-    """The ranges leave 45 to 62 %, which is 17 of 28 points."""
-    lower, upper = broken(**LETTER)
-    assert lower == pytest.approx((0.355, 0.455)) and upper == pytest.approx((0.615, 0.645)), "with the intervals"
-    assert broken(half=np.nan, **LETTER)[1] == pytest.approx((0.62, 0.64)), "one seed has none"
-    far_above = {name: tuple(1 - value for value in line) for name, line in LETTER.items()}
-    assert broken(**far_above)[0] == pytest.approx((0.355, 0.385))
-
-
-def test_a_gap_of_a_third_is_the_border() -> None:
-    """Lines at 0.3 to 0.4, and from 0.5 or 0.46 to 0.6: gaps of 0.1 and 0.06 of 0.3."""
-    assert broken(a=(0.3, 0.35, 0.4), b=(0.501, 0.55, 0.6))
-    assert not broken(a=(0.3, 0.35, 0.4), b=(0.499, 0.55, 0.6)) and not broken(a=(0.3, 0.4, 0.6), b=(0.3, 0.5, 0.5))
-    assert broken(how="yes", a=(0.3, 0.35, 0.4), b=(0.46, 0.55, 0.6)) == [
-        pytest.approx((0.295, 0.405)),
-        pytest.approx((0.455, 0.605)),
-    ]
-    assert not broken(how="no", **LETTER) and not broken(how="yes", a=(0.3, 0.4, 0.5))
-    assert not broken(half=0.1, **LETTER), "the intervals reach into each other: 55 % and 52 %"
-    assert not broken(how="yes", a=(0.1, 0.2, 0.5), b=(0.4, 0.5, 0.6)), "there is no gap"
-    near = {"a": (0.1, 0.2, 0.3), "b": (0.48, 0.5, 0.6)}
-    assert broken(half=0.05, **near) and not broken(half=0.08, **near), "38 and 40 %, but with margins 41 and 38 %"
-
-
-def test_parts_hold_all_and_let_the_personal_methods_be_told_apart() -> None:
-    numbers = cells(**LETTER)
-    with style.ieee():
-        figure = drawn(numbers, LINES)
-        figure.draw_without_rendering()
-        upper, lower = figure.axes
-        heights = [axes.get_window_extent().height for axes in (upper, lower)]
-    assert heights[0] / sum(heights) == pytest.approx(2 / 3, abs=0.02), "three of four lines, and two thirds at most"
-    for axes, names in ((upper, ("fedcl", "fedproto", "local")), (lower, ("fedavg",))):
-        own, (bottom, top) = numbers[numbers["variant"].isin(names)], axes.get_ylim()
-        assert bottom < own["low"].min() and own["high"].max() < top
-        assert top - bottom < 1.2 * (own["high"].max() - own["low"].min()), "and little else"
-        drawn_lines = [c[0].get_ydata().tolist() for c in axes.containers]
-        assert drawn_lines == [list(line) for line in LETTER.values()], "each part has all lines, and shows its own"
-    assert (upper.get_xlabel(), lower.get_xlabel()) == ("", "SNR (dB)") and figure.get_supylabel() == "Accuracy (%)"
-    assert note(numbers, LINES).startswith(" The ordinate is broken") and note(cells(0.1, **LETTER), LINES) == ""
-
-
 def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
     """Few seeds can have an interval from -50 to 150 %; that of a gain, which is no fraction, is shown whole."""
     wide, said = cells(half=0.9, fedcl=(0.5, 0.55, 0.6)), "beyond the ordinate"
     with style.ieee():
         assert drawn(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
-        low, high = drawn(cells(**LETTER), replace(LINES, broken="no")).axes[0].get_ylim()
+        low, high = drawn(cells(**LETTER), LINES).axes[0].get_ylim()
         assert drawn(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
     assert 0.3 < low < 0.355 and 0.645 < high < 0.7, "nor is it wider than before"
     caption = KINDS.get("lines").caption

@@ -1,14 +1,15 @@
-"""The report: its numbers are those of the study, nothing in it is loaded or executed, and it works in a browser."""
+"""The report: its numbers are those of the study, nothing in it is loaded, and it works in a browser."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shlex
 import shutil
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
-from semcom.plots.report import data, report, tables
-from semcom.studies.analysis.study import Study
+from semcom.plots.report import figures, report, tables
 from semcom.studies.results.archive import pack
 from tests.studies.folders import TRAFFIC, begin, config, keep, line, scored, simple, write
 
@@ -60,15 +60,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a browser sees of a page: its tags, its tables, its texts in JSON."""
+    """What a browser sees of a page: its tags, its tables, its figures with the choices of their menus."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path, self.text = path, path.read_text(encoding="utf-8")
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.rows: dict[str, list[list[str]]] = {}
-        self.json: list[Any] = []
-        self._table, self._into = "", ""
+        self.figures: dict[str, Any] = {}
+        self.choices: dict[str, dict[str, Any]] = {}
+        self._table, self._figure, self._into, self._cell = "", "", "", False
         self.feed(self.text)
         self.close()
 
@@ -82,19 +83,37 @@ class Page(HTMLParser):
             self.rows[self._table].append([])
         elif tag in ("th", "td"):
             self.rows[self._table][-1].append("")
-            self._into = "cell"
-        elif tag == "script" and given.get("type") == "application/json":
-            self._into = "json"
+            self._cell = True
+        elif tag == "section" and "data-figure" in given:
+            self._figure = str(given["data-figure"])
+            self.choices[self._figure] = {}
+        self._into = str(given["value"]) if tag == "option" else tag
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("th", "td", "script"):
-            self._into = ""
+        self._into, self._cell = "", self._cell and tag not in ("th", "td")
 
     def handle_data(self, text: str) -> None:
-        if self._into == "cell":
+        if self._cell:
             self.rows[self._table][-1][-1] += text
-        elif self._into == "json":
-            self.json.append(json.loads(text))
+        elif self._into == "script" and self._figure and "Plotly.newPlot" in text:
+            decoder, place = json.JSONDecoder(object_hook=numbers), text.index("[", text.index("Plotly.newPlot"))
+            traces, end = decoder.raw_decode(text, place)
+            layout, _ = decoder.raw_decode(text, text.index("{", end))
+            self.figures[self._figure] = traces, layout
+        elif self._into.startswith("{"):
+            self.choices[self._figure][text] = json.loads(self._into)
+
+    def shown(self, figure: str, words: str) -> list[dict[str, Any]]:
+        """The traces that a choice shows."""
+        return [self.figures[figure][0][i] for i in self.choices[figure][words]["traces"]]
+
+
+def numbers(found: dict[str, Any]) -> Any:
+    """Plotly's arrays of numbers, which it writes in base64."""
+    if "bdata" not in found:
+        return found
+    array = np.frombuffer(base64.b64decode(found["bdata"]), np.dtype(found["dtype"]))
+    return array.reshape([int(n) for n in found["shape"].split(",")] if "shape" in found else -1).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -105,35 +124,56 @@ def page(folder: Path) -> Page:
 # Its numbers ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_numbers_of_the_curves_are_those_of_the_study(folder: Path, page: Page) -> None:
-    study, (found,) = semcom.study(folder), page.json
-    assert found["variants"] == study.variants and found["views"] == ["personal", "global"]
-    (axis,) = found["axes"]
-    assert (axis["name"], axis["label"], axis["values"], axis["numeric"]) == (SNR, "SNR in dB", [0, 9], True)
-    for row, mean in zip(found["means"], study.mean().to_dict("records"), strict=True):
-        assert (study.variants[row["variant"]], axis["values"][row["at"][0]]) == (mean["variant"], mean[SNR])
-        names = ("mean", "low", "high", "n")
-        assert [row[name] for name in names] == pytest.approx([mean[name] for name in names], rel=1e-5)
-    runs = study.runs[study.runs["status"] != "pending"].set_index("hash")
-    assert set(found["runs"]) == set(runs.index)
-    for key, run in found["runs"].items():
-        accuracy = runs["accuracy"][key]
-        assert run["accuracy"] == (None if np.isnan(accuracy) else pytest.approx(accuracy)), "null, as JSON has no NaN"
-        assert run["words"] == f"seed {runs['seed'][key]:g}, SNR {runs[SNR][key]:g} dB"
-    curves = {key: view["personal"] for key, view in found["curves"]["accuracy"].items()}
-    for key, rows in study.rounds[study.rounds["view"] == "personal"].groupby("hash"):
-        assert curves[key][0] == rows["round"].tolist() and curves[key][1] == pytest.approx(rows["accuracy"], rel=1e-5)
-    assert len(curves) == 13, "the run at work has its curve so far"
-    for key, rows in study.clients[study.clients["view"] == "personal"].groupby("hash"):
-        assert found["clients"]["accuracy"][key]["personal"] == [
-            [0, 1],
-            pytest.approx(list(rows["accuracy"]), rel=1e-5),
-        ]
-    assert len(found["confusion"]["of"]) == found["confusion"]["kept"] == 12
-    assert next(iter(found["confusion"]["of"].values())) == {"personal": [[6, 2], [0, 8]]}
-    costs, pareto = found["costs"]["uses"], study.pareto("uses").to_dict("records")
-    assert [(r["cost"], r["efficient"]) for r in costs] == [(r["cost"], r["efficient"]) for r in pareto]
-    assert costs[0]["cost"] == 3 * TRAFFIC["uses"] * 2 * 12, "both directions, clients and rounds"
+def test_the_numbers_of_the_figures_are_those_of_the_study(folder: Path, page: Page) -> None:
+    study = semcom.study(folder)
+    means, runs = study.mean(), study.runs[study.runs["status"] == "done"]
+    names = [escape(name, quote=False) for name in study.variants]
+    assert list(page.choices["accuracy"]) == ["along SNR in dB", "each method, SNR 0 dB", "each method, SNR 9 dB"]
+    traces = page.shown("accuracy", "along SNR in dB")
+    assert [(trace["name"], trace["mode"]) for trace in traces[:2]] == [(name, "lines+markers") for name in names]
+    for name, mean, single in zip(study.variants, traces[:2], traces[2:], strict=True):
+        rows, own = means[means["variant"] == name], runs[runs["variant"] == name]
+        assert mean["x"] == rows[SNR].tolist() == [0, 9] and mean["y"] == pytest.approx(100 * rows["mean"])
+        bars = mean["error_y"]["array"], mean["error_y"]["arrayminus"]
+        assert bars[0] == pytest.approx(100 * (rows["high"] - rows["mean"]), rel=1e-5) == bars[1]
+        assert dict(zip([key for _, key in single["customdata"]], single["y"], strict=True)) == pytest.approx(
+            dict(zip(own["hash"], 100 * own["accuracy"], strict=True))
+        )
+    each = page.shown("accuracy", "each method, SNR 9 dB")
+    assert [trace["x"][0] for trace in each[:2]] == names and page.figures["accuracy"][1]["xaxis"]["type"] == "linear"
+    assert [trace["visible"] for trace in page.figures["accuracy"][0]] == [True] * 4 + [False] * 8
+
+    views = ["", ", view personal", ", view global"]
+    points = [f"SNR {snr} dB" for snr in (0, 9)]
+    assert list(page.choices["curves"]) == [
+        *(point + view for point in points for view in views),
+        *(f"training loss, {point}" for point in points),
+    ]
+    assert page.choices["curves"]["SNR 9 dB"] == page.choices["curves"]["SNR 9 dB, view personal"]
+    thin, thick, *others = page.shown("curves", "SNR 9 dB")
+    rows = study.rounds[(study.rounds["view"] == "personal") & (study.rounds[SNR] == 9)]
+    rows = rows[rows["variant"] == "plain"]
+    gaps = [np.isnan(value) for value in thin["y"]]
+    assert sum(gaps) == 4 and gaps[12] and thin["customdata"][:13] == [0] * 13, "that of the run at work is the last"
+    assert [value for value in thin["y"] if value == value] == pytest.approx(100 * rows["accuracy"])
+    done = rows[rows["hash"].isin(runs["hash"])].groupby("round")["accuracy"].mean()
+    assert thick["x"] == list(range(1, 13)) and thick["y"] == pytest.approx(100 * done), "without the run at work"
+    assert page.shown("curves", "training loss, SNR 9 dB")[1]["y"] == pytest.approx([1 / r for r in range(1, 13)])
+
+    box = page.shown("clients", "SNR 0 dB, view personal")[1]
+    rows = study.clients.query("variant != 'plain' and view == 'personal'").query(f"`{SNR}` == 0")
+    assert box["y"] == pytest.approx(100 * rows["accuracy"]) and box["customdata"][:3] == [[0, 0], [1, 0], [0, 1]]
+    (shares,) = page.shown("classes", "SNR 0 dB")
+    assert shares["y"] == names and shares["z"][0][0] == 50 and np.isnan(shares["z"][0][1])
+    assert len(page.choices["confusion"]) == 12
+    (matrix,) = page.shown("confusion", "plain, SNR 0 dB, seed 0, view personal")
+    assert matrix["customdata"] == [[6, 2], [0, 8]] and matrix["z"] == [[75, 25], [0, 100]]
+
+    front, *marks = page.shown("costs", "channel uses, SNR 9 dB")
+    pareto = study.pareto("uses").query(f"`{SNR}` == 9")
+    assert [mark["x"] for mark in marks] == [[cost] for cost in pareto["cost"]] == [[3 * TRAFFIC["uses"] * 2 * 12]] * 2
+    assert [mark["marker"]["color"] != "#fff" for mark in marks] == pareto["efficient"].tolist() == [False, True]
+    assert front["y"] == marks[1]["y"]
 
 
 def test_the_tables_show_the_study(folder: Path, page: Page) -> None:
@@ -166,7 +206,7 @@ def test_the_tables_show_the_study(folder: Path, page: Page) -> None:
 def test_marks_are_those_that_rank_supports(folder: Path, page: Page) -> None:
     marks = semcom.study(folder).rank()["mark"].tolist()
     cells = [given["class"] for tag, given in page.tags if tag == "td" and "class" in given]
-    assert marks.count("best") == 2 == sum("best" in each.split() for each in cells), "at both SNRs"
+    assert marks.count("best") == 2 == sum("best" in str(each).split() for each in cells), "at both SNRs"
     assert "second" not in " ".join(map(str, cells))
 
 
@@ -179,7 +219,7 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
         ["fedcl", "90.0", "", "", "1", "none: one seed"],
     ]
     assert "none: each point has one seed" in page.text and "No rank is marked" in page.text
-    assert page.json[0]["means"][0]["low"] is None and "confusion" in page.json[0]
+    assert page.figures["accuracy"][0][0]["error_y"]["array"] == [0] and page.choices["confusion"] == {}
 
 
 def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
@@ -189,14 +229,10 @@ def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
     views = {"personal": scored([0.25, 0.75], at={"9": 0.5, "-15": 0.125})}
     write(tmp_path / "s" / key, of, [line(1, views)])
     page = Page(report([tmp_path / "s"]))
-    (data,) = page.json
-    assert [(axis["name"], axis["values"]) for axis in data["axes"]] == [("test_snr_db", [-15, 9])]
-    assert [(row["at"], row["mean"]) for row in data["means"]] == [([0], 0.125), ([1], 0.5)]
-    assert [(k, run["at"], run["accuracy"]) for k, run in data["runs"].items()] == [
-        (key, [1], 0.5),
-        (f"{key} at -15 dB", [0], 0.125),
-    ]
-    assert set(data["curves"]["accuracy"]) == set(data["clients"]["accuracy"]) == set(data["classes"]) == {key}
+    mean, single = page.shown("accuracy", "along test SNR in dB")
+    assert (mean["x"], mean["y"]) == ([-15, 9], [12.5, 50]) and sorted(single["y"]) == [12.5, 50]
+    assert all("9 dB" in words for name in ("curves", "clients", "classes") for words in page.choices[name])
+    assert {name for name, (traces, _) in page.figures.items() if traces} >= {"curves", "clients", "classes"}
     assert [row[1] for row in page.rows["runs"][1:]] == ["9"] and [row[1] for row in page.rows["means"][1:]] == [
         "-15",
         "9",
@@ -205,10 +241,10 @@ def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
 
 def test_a_view_a_part_and_several_studies(folder: Path, tmp_path: Path) -> None:
     found = Page(report([folder], view="global", at={SNR: "9"}, out=tmp_path / "part.html"))
-    assert {row["mean"] for row in found.json[0]["means"]} == {0.25} and len(found.json[0]["axes"][0]["values"]) == 1
+    assert [trace["y"][0] for trace in found.figures["accuracy"][0]] == [25] * 4 and not found.choices["accuracy"]
     simple(tmp_path / "other", config("fedproto"), [0.5, 0.75])
     both = Page(report([folder, tmp_path / "other"], out=tmp_path / "both.html"))
-    assert [each["variants"] for each in both.json] == [semcom.study(folder).variants, ["fedproto"]]
+    assert both.text.count('"plot-0-accuracy",') == both.text.count('"plot-1-accuracy",') == 1
     to = [given["href"] for tag, given in both.tags if tag == "a"]
     assert to == [f"#{given['id']}" for tag, given in both.tags if tag == "main"] and len(to) == 2
     assert not [tag for tag, _ in found.tags if tag == "a"], "of one study there are no contents"
@@ -220,18 +256,14 @@ def test_a_view_a_part_and_several_studies(folder: Path, tmp_path: Path) -> None
 
 def test_what_is_too_much_is_thinned_out_or_left_out_with_a_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most in (("MOST_POINTS", 200), ("MOST_CLIENTS", 30), ("MOST_CELLS", 20)):
-        monkeypatch.setattr(data, name, most)
+        monkeypatch.setattr(figures, name, most)
     monkeypatch.setattr(tables, "MOST_COMPARISONS", 1)
     page = Page(report([folder], out=folder.parent / "less.html"))
-    (found,) = page.json
-    study: Study = semcom.study(folder)
-    assert found["curves"]["every"] == -(-(len(study.rounds) + 145) // 200) == 3
-    assert found["clients"]["every"] == 2 and found["confusion"]["kept"] == 12 and len(found["confusion"]["of"]) == 5
-    lengths = {key: views["personal"][0] for key, views in found["curves"]["accuracy"].items()}
-    assert sorted(map(len, lengths.values())) == [1] + [4] * 12 and {rounds[-1] for rounds in lengths.values()} == {
-        1,
-        12,
-    }
+    every = -(-(len(semcom.study(folder).rounds) + 145) // 200)
+    assert every == 3 and "To save room, one evaluation of 3 is shown" in page.text
+    assert "one client of 2 is shown" in page.text and "the matrices of 5 of 12 runs are here" in page.text
+    assert page.shown("curves", "SNR 0 dB")[0]["x"][:5] == [3, 6, 9, 12, 12] and len(page.choices["confusion"]) == 5
+    assert page.shown("clients", "SNR 0 dB, view personal")[0]["customdata"] == [[0, 0], [0, 1], [0, 2]]
     assert "A report makes 1 comparisons at most, and 1 x 2 are possible" in page.text
 
 
@@ -243,7 +275,12 @@ def test_nothing_is_loaded_and_nothing_escapes(page: Page) -> None:
         assert not {"src", "href", "srcset", "action"} & given.keys(), (tag, given)
         assert not any(name.startswith("on") for name in given), (tag, given)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 3 and "img" not in tags and "link" not in tags and "iframe" not in tags
+    assert (
+        tags.count("script") == 2 + len(page.figures) == 8
+        and "img" not in tags
+        and "link" not in tags
+        and "iframe" not in tags
+    )
     (policy,) = (g["content"] for t, g in page.tags if t == "meta" and g.get("http-equiv") == "Content-Security-Policy")
     assert str(policy).startswith("default-src 'none'; ") and "http" not in str(policy)
 
@@ -289,33 +326,24 @@ def browser() -> Iterator[Any]:
         opened.quit()
 
 
-PLOT = "document.querySelector('[data-figure=%s] .plot')"
+PLOT = "document.querySelector('[data-figure=%s] .plotly-graph-div')"
 
 
 def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> None:
-    from selenium.webdriver import ActionChains
-
     browser.get(page.path.as_uri())
     ask, plot = browser.execute_script, PLOT
-    traces = f"return {plot}.data.map(t => [t.meta, t.visible])"
     assert browser.title == "s", "the hostile name is no script"
-    drawn = "return [...document.querySelectorAll('.plot')].filter(p => p.querySelector('svg')).length"
+    drawn = "return [...document.querySelectorAll('.plotly-graph-div')].filter(p => p.querySelector('svg')).length"
     assert ask(drawn) == 6
+    legend = browser.find_elements("css selector", "[data-figure=curves] .legendtext")
+    assert [each.text for each in legend] == semcom.study(folder).variants, "as they are"
 
-    # Methods are switched on and off in all figures at once, by their buttons and by legends.
-    ask("document.querySelectorAll('.method')[1].click()")
-    for name in ("accuracy", "curves", "clients"):
-        assert {tuple(each) for each in ask(traces % name)} == {(0, True), (1, "legendonly")}
-    assert ask(f"return {plot % 'classes'}.data[0].y.length") == 1
-    legend = browser.find_elements("css selector", "[data-figure=curves] .legendtoggle")
-    legend[1].click()
-    wait_for(lambda: {tuple(each) for each in ask(traces % "accuracy")} == {(0, True), (1, True)})
-
-    # The point is chosen for all figures that show one.
-    lengths = f"return {plot % 'curves'}.data.map(t => t.y[t.y.length - 1])"
-    before = ask(lengths)
-    ask("const s = document.querySelector('.bar select'); s.value = '1'; s.dispatchEvent(new Event('change'))")
-    assert before != ask(lengths) and len(before) == 8
+    # A menu chooses the point that its figure shows.
+    shown = f"return {plot % 'curves'}.data.flatMap((t, i) => t.visible ? [i] : [])"
+    assert ask(shown) == page.choices["curves"]["SNR 0 dB"]["traces"]
+    ask("const s = document.querySelector('[data-figure=curves] select'); s.selectedIndex = 3;"
+        "s.dispatchEvent(new Event('change'))")  # fmt: skip
+    assert ask(shown) == page.choices["curves"]["SNR 9 dB"]["traces"]
 
     # Nothing is sent anywhere.
     buttons = ask("return [...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title)")
@@ -333,21 +361,10 @@ def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> N
     # The filter leaves the rows with all of its words.
     ask("const f = document.querySelector('.filter'); f.value = 'plain failed'; f.dispatchEvent(new Event('input'))")
     assert ask("return document.querySelector('.count').textContent") == "1 of 15"
-
-    # A click on a point shows the command that repeats its run.
-    run = ask(f"return {plot % 'accuracy'}.data[0].customdata[1]")
-    point = browser.find_elements("css selector", "[data-figure=accuracy] .trace:first-child .point")[1]
-    ask("arguments[0].scrollIntoView({block: 'center'})", point)
-    ActionChains(browser).move_to_element(point).pause(0.1).click().perform()
-    shown = browser.find_element("css selector", ".panel")
-    assert shown.is_displayed() and run[0] in shown.text
-    (row,) = (r for r in page.rows["runs"] if run[0] in r)
-    assert shown.find_element("css selector", "pre").text == row[-1]
-
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
-def test_references_test_snrs_and_texts(browser: Any, tmp_path: Path) -> None:
+def test_references_test_snrs_and_texts(tmp_path: Path) -> None:
     """`reference` has one run, at 10 dB, beside those of `plain`, each tested at two SNRs; there are two seeds."""
     names = {}
     for name, method, snr in (("plain", "fedcl", 0.0), ("plain", "fedcl", 10.0), ("<b>ref</b>", "fedavg", 10.0)):
@@ -358,32 +375,22 @@ def test_references_test_snrs_and_texts(browser: Any, tmp_path: Path) -> None:
             views = {"personal": scored([0.5, 0.7], at={"-5": 0.25 + snr / 100, "5": 0.75})}
             write(tmp_path / "s" / run_hash(of), of, [line(1, views)])
     (tmp_path / "s" / "sweep.json").write_text(json.dumps({"variants": names}))
-    browser.get(report([tmp_path / "s"]).as_uri())
-    ask = browser.execute_script
-    shown = f"return {PLOT % 'accuracy'}.data.filter(t => t.mode != 'markers').map(t => [t.name, t.x, t.y])"
-    order = semcom.study(tmp_path / "s").variants
-    found = {name: (x, y) for name, x, y in ask(shown)}
-    assert found["plain"] == ([0, 10], [75, 75]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([10], [75])
+    page, order = Page(report([tmp_path / "s"])), semcom.study(tmp_path / "s").variants
     assert sorted(order) == ["<b>ref</b>", "plain"]
-    assert "<b>ref</b> at SNR 10 dB" in browser.find_element("css selector", "[data-figure=curves] .note").text
-    legends = browser.find_elements("css selector", "[data-figure=curves] .legendtext")
-    assert sorted(each.text for each in legends) == sorted(order), "shown as it is, at whatever SNR is chosen"
-    ask("const s = document.querySelector('[data-figure=accuracy] select'); s.value = 'axis1';"
-        "s.dispatchEvent(new Event('change'))")  # fmt: skip
-    found = {name: (x, y) for name, x, y in ask(shown)}
-    assert found["plain"] == ([-5, 5], [25, 75]) and found["&lt;b&gt;ref&lt;/b&gt;"] == ([-5, 5], [35, 75])
-    assert "No run kept its confusion" in browser.find_element("css selector", "[data-figure=confusion]").text
-    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    texts = {"plain": "plain", "<b>ref</b>": "&lt;b&gt;ref&lt;/b&gt;"}
 
+    def means(words: str) -> dict[str, Any]:
+        return {t["name"]: (t["x"], t["y"]) for t in page.shown("accuracy", words) if t["mode"] == "lines+markers"}
 
-def wait_for(holds: Any, seconds: float = 5.0) -> None:
-    """Wait until something holds, at most for some seconds; Plotly waits for a second click on a legend."""
-    waited = threading.Event()
-    for _ in range(int(seconds / 0.05)):
-        if holds():
-            return
-        waited.wait(0.05)
-    raise AssertionError("it has not come to hold")
+    along = means("along SNR in dB, test SNR 5 dB")
+    assert along == {"plain": ([0, 10], [75, 75]), texts["<b>ref</b>"]: ([10], [75])}
+    assert means("along test SNR in dB, SNR 0 dB") == {
+        "plain": ([-5, 5], [25, 75]),
+        texts["<b>ref</b>"]: ([-5, 5], [pytest.approx(35), 75]),
+    }
+    for words in page.choices["curves"]:  # that of the reference is shown at whatever SNR is chosen
+        assert {trace["name"] for trace in page.shown("curves", words)} == {*texts.values()}
+    assert "No run kept its confusion" in page.text
 
 
 def test_a_study_without_a_finished_run_and_an_archive(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import semcom
 from semcom.config import ConfigError
 from semcom.files import at_home, write_atomically
-from semcom.plots.report.data import numbers
 from semcom.plots.report.facts import facts, titled
+from semcom.plots.report.figures import figures
 from semcom.plots.report.subject import Subject
 from semcom.plots.report.tables import tables
 
@@ -47,45 +46,33 @@ def report(
     paths = [at_home(folder) for folder in folders]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
-    page = _page([_part(path, view, at) for path in paths])
+    page = _page([_part(i, path, view, at) for i, path in enumerate(paths)])
     beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
     return write_atomically(beside if out is None else at_home(out), page)
 
 
-def _part(folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
+def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what the template shows of a study."""
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
         "title": titled(subject.study, folder),
         "facts": facts(subject),
         "tables": {table.id: table for table in tables(subject)},
-        "data": plain(numbers(subject)),
+        "figures": [(figure, figure.html(f"plot-{i}-{figure.id}")) for figure in figures(subject)],
     }
 
 
 def _page(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page; whatever comes from the studies is escaped, in HTML and in the JSON inside it."""
+    """Return the page; whatever comes from the studies is escaped, in HTML and by Plotly in its scripts."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     environment = Environment(loader=PackageLoader("semcom.plots.report", "."), autoescape=True, trim_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # in the order of the study
-    own = {"css": Markup(_text("page.css")), "js": Markup(_text("figures.js") + _text("page.js"))}
+    own = {"css": Markup(_text("page.css")), "js": Markup(_text("page.js"))}
     template = environment.get_template("page.html")
     return template.render(parts=parts, plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
 
 
 def _text(name: str) -> str:
     return (resources.files("semcom.plots.report") / name).read_text(encoding="utf-8")
-
-
-def plain(value: Any) -> Any:
-    """Return nested values as JSON has them: NaN, which it has not, as null, and floats with six digits."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -43,8 +43,6 @@ class Table:
     note: str
     heads: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
-    keys: Sequence[str] = field(default=())
-    """Hash of the run in each row; nothing where rows are no runs."""
     sentences: Sequence[str] = ()
     """Text in the place of rows."""
 
@@ -122,7 +120,7 @@ def _failed(study: Study, names: Names) -> Table:
         for row in bad.to_dict("records")
     ]
     heads = ["method", *map(heading, axes), "seed", "error", "hash"]
-    return Table("failed", "Failed runs", "", heads, rows, list(bad["hash"]))
+    return Table("failed", "Failed runs", "", heads, rows)
 
 
 def _runs(subject: Subject) -> Table:
@@ -141,7 +139,7 @@ def _runs(subject: Subject) -> Table:
     heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
-    return Table("runs", "All runs", note, heads, rows, list(study.runs["hash"]))
+    return Table("runs", "All runs", note, heads, rows)
 
 
 def _command(subject: Subject, run: Stored) -> str:

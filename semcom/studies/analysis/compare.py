@@ -16,7 +16,7 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import accuracies
 from semcom.studies.analysis.statistics import LARGEST_BCA, Interval, over_clients, t_interval, two_level
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten
+from semcom.studies.results.table import flatten, number_of
 
 Point = tuple[Any, ...]
 Cells = dict[Point, dict[str, dict[int, Stored]]]
@@ -150,14 +150,14 @@ def value_of(run: Stored, view: str | None, metric: str) -> float:
     Raises:
         ConfigError: there is no such view, or no such number.
     """
-    of_view = run.view(view)
-    if of_view is None and view is not None:
-        known = ", ".join((run.summary or {}).get("views", {}))
+    summary = run.summary or {}
+    if view is not None and view not in summary.get("views", {}):
+        known = ", ".join(summary.get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
-    own = of_view or {}
-    of_run = {name: value for name, value in (run.summary or {}).items() if name != "views"} if view is None else {}
-    numbers = flatten({**own, **of_run, **own})  # a view's numbers come first, and are its own
-    plain = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
-    if metric not in plain:
-        raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")
-    return float(plain[metric])
+    flat = {**flatten(summary), "view": run.headline}
+    found = number_of(flat, metric, view, None if run.is_first_test else run.test_snr_db)
+    if isinstance(found, int | float) and not math.isnan(found):
+        return float(found)
+    own = flatten({**(run.view(view) or {}), **(summary if view is None else {})})
+    plain = [name for name, value in own.items() if isinstance(value, int | float) and not name.startswith("views.")]
+    raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")

@@ -6,14 +6,12 @@ One place averages runs: it takes those that differ in nothing but the seed, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.runs.accuracy import CURVES
 from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.grid import TEST
 from semcom.studies.overrides import plain_text
@@ -65,21 +63,6 @@ def _in_doubt(frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str])
 def _codes(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return columns as whole numbers, the same for the same value; empty cells are a value too."""
     return pd.DataFrame({name: pd.factorize(frame[name], use_na_sentinel=False)[0] for name in names}, frame.index)
-
-
-def number_of(row: Mapping[str, Any], metric: str, view: str | None = None, test_snr_db: float | None = None) -> float:
-    """Look up a number in a row of a sweep's table; NaN where there is none, as of a failed run.
-
-    Args:
-        row: a run.
-        metric: number of a view, or of the run, such as clusters.power_common.
-        view: name of the view (None: the headline, or the run).
-        test_snr_db: the test SNR that it is of (None: the first one, of which all numbers are).
-    """
-    name = metric if test_snr_db is None else f"{CURVES[metric]}.{test_snr_db:g}"
-    if view is None and name in row:
-        return row[name]
-    return row.get(f"views.{view or row.get('view')}.{name}", np.nan)
 
 
 def markdown(texts: pd.DataFrame) -> str:

@@ -96,9 +96,8 @@ class Stored:
         found = views.get(self.headline if name is None else name)
         if found is None:
             return None
-        curves = {key: found[curve] for key, curve in CURVES.items() if curve in found}
-        at = {key: {float(snr): value for snr, value in curve.items()} for key, curve in curves.items()}
-        there = {key: curve[self.test_snr_db] for key, curve in at.items() if self.test_snr_db in curve}
+        snr = None if self.test_snr_db is None else f"{self.test_snr_db:g}"
+        there = {key: found[curve][snr] for key, curve in CURVES.items() if snr in found.get(curve, {})}
         whole = {key: value for key, value in found.items() if key not in AT_TESTS}
         return {**whole, **there} if self.is_first_test else there
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
 from semcom.files import TABLE, write_atomically
+from semcom.runs.accuracy import CURVES
 
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
@@ -59,6 +61,20 @@ def fields(config: RunConfig) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Fit a configuration value into one column: several values become a comma list."""
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
+
+
+def number_of(row: Mapping[str, Any], metric: str, view: str | None = None, test_snr_db: float | None = None) -> Any:
+    """Look up a number of a run in a row of a sweep's table, or in its flat summary and `view`; NaN for none.
+
+    Args:
+        row: a run.
+        metric: number of a view, or of the run, such as clusters.power_common.
+        view: name of the view (None: the headline, or the run).
+        test_snr_db: the test SNR that it is of (None: the first one, of which all numbers are).
+    """
+    name = metric if test_snr_db is None else f"{CURVES.get(metric)}.{test_snr_db:g}"
+    found = row.get(f"views.{view or row.get('view')}.{name}", math.nan)
+    return row.get(name, math.nan) if view is None and (found is None or found != found) else found
 
 
 def table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from semcom.studies.analysis.means import check_seeds_alone, means, number_of
-from semcom.studies.results.table import configuration, flatten, read_table, table, write_table
+from semcom.studies.analysis.means import check_seeds_alone, means
+from semcom.studies.results.table import configuration, flatten, number_of, read_table, table, write_table
 from tests.refusals import refuses
 
 AXIS = "channel.snr_db"

@@ -1,0 +1,370 @@
+"""The figures of a report, by Plotly. Each has traces for all points and views of a study; its menu shows some of them.
+
+Accuracies are in percent. A variant has the same look in all figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+from semcom.plots.report.facts import sorted_values
+from semcom.plots.report.names import empty, heading, percent, placed, shown
+from semcom.plots.report.subject import Subject
+from semcom.runs.arrays import CONFUSION
+from semcom.studies.analysis.efficiency import COSTS
+from semcom.studies.analysis.study import Study
+
+MOST_POINTS = 1_000_000
+"""Numbers of learning curves on a page; of more, every second evaluation is shown, or every third ..."""
+MOST_CLIENTS = 300_000
+"""Accuracies of clients on a page; of more, every second client is shown, or every third ..."""
+MOST_CELLS = 1_000_000
+"""Cells of confusion matrices on a page: those of the first runs."""
+COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross", "star", "pentagon")
+SHADES = ((0, "#ffffff"), (1, "#6baed6"))
+"""Dark text is readable on all of them."""
+UNITS = {"uses": "channel uses", "airtime_s": "airtime in s", "energy_j": "energy in J", "samples": "training samples"}
+GRID = {"automargin": True, "zeroline": False, "gridcolor": "#e6e6e6", "linecolor": "#888", "ticks": "outside"}
+LAYOUT: dict[str, Any] = {
+    "template": go.layout.Template(layout={"xaxis": GRID, "yaxis": GRID}),
+    "height": 430,
+    "margin": {"l": 50, "r": 15, "t": 36, "b": 45},
+    "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"},
+    "font": {"size": 13, "color": "#1a1a1a"},
+}
+Point = Mapping[str, Any]
+"""Axis -> value."""
+
+
+@dataclass
+class Figure:
+    """A figure, what is said above it, and what its menu offers: words, places of the traces shown, and the layout."""
+
+    id: str
+    title: str
+    note: str
+    traces: list[Any] = field(default_factory=list)
+    choices: list[tuple[str, list[int], dict[str, Any]]] = field(default_factory=list)
+
+    def offer(self, words: str, traces: Sequence[Any], **layout: Any) -> None:
+        """Offer some traces, if there are any; those that no other choice has become traces of the figure."""
+        places = {id(trace): i for i, trace in enumerate(self.traces)}
+        for trace in traces:
+            if id(trace) not in places:
+                places[id(trace)] = len(self.traces)
+                self.traces.append(trace)
+        if traces:
+            self.choices.append((words, [places[id(trace)] for trace in traces], layout))
+
+    def html(self, place: str) -> Markup:
+        """Return the element with the figure, which shows what the first choice does; nothing without choices.
+
+        Args:
+            place: the id of the element.
+        """
+        if not self.choices:
+            return Markup()
+        _, first, layout = self.choices[0]
+        for i, trace in enumerate(self.traces):
+            trace.visible = i in first
+        made = go.Figure(self.traces, {**LAYOUT, **layout})
+        config = {"responsive": True, "displaylogo": False, "showSendToCloud": False}
+        return Markup(made.to_html(config, full_html=False, include_plotlyjs=False, div_id=place))
+
+
+class Places:
+    """The points of a study, and where its variants stand.
+
+    A variant that has one value of a field, which others vary, is a reference, and stands wherever that is chosen.
+    """
+
+    def __init__(self, study: Study) -> None:
+        rows = [(run.variant, {axis: run.field(axis) for axis in study.axes}) for run in study.tests if run.fields]
+        values = {axis: pd.Series([shown(at[axis]) for _, at in rows]) for axis in study.axes}
+        variants = pd.Series([name for name, _ in rows], dtype=object)
+        counts = {axis: of.groupby(variants).nunique() for axis, of in values.items()}
+        self.own = {name: [axis for axis in study.axes if counts[axis].get(name, 0) > 1] for name in study.variants}
+        self.axes = [axis for axis in study.axes if any(axis in own for own in self.own.values())]
+        self.points = [at for name, at in rows if self.own[name] == self.axes] or [at for _, at in rows]
+        self.order = {name: i for i, name in enumerate(study.variants)}
+
+    def but(self, along: str | None = None) -> list[dict[str, Any]]:
+        """List the points without one axis."""
+        axes = [axis for axis in self.axes if axis != along]
+        found = {tuple(shown(at[axis]) for axis in axes): {axis: at[axis] for axis in axes} for at in self.points}
+        return list(found.values())
+
+    def groups(
+        self, frame: pd.DataFrame, *more: str, along: str | None = None
+    ) -> Iterator[tuple[str, Point, list[Any], pd.DataFrame]]:
+        """Yield variant, point, values of further columns and rows, variant by variant, of a table of the study."""
+        axes = [axis for axis in self.axes if axis != along]
+        found = frame.groupby(["variant", *axes, *more], sort=False, dropna=False)
+        for (name, *key), part in sorted(found, key=lambda group: self.order[group[0][0]]):
+            yield name, dict(zip(axes, key[: len(axes)], strict=True)), key[len(axes) :], part
+
+    def stands(self, name: str, at: Point, chosen: Point) -> bool:
+        """Tell whether a variant's numbers at a point are shown at the chosen one."""
+        return all(axis not in self.own[name] or shown(at[axis]) == shown(value) for axis, value in chosen.items())
+
+    def look(self, name: str, pale: bool = False) -> dict[str, Any]:
+        """Return what the traces of a variant have in common; its name is shown as it is, though Plotly reads HTML."""
+        i = self.order[name]
+        colour, dash = COLOURS[i % len(COLOURS)] + "59" * pale, DASHES[0 if pale else i % len(DASHES)]
+        mark = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
+        group = {"legendgroup": str(i), "legendrank": i + 1}
+        return {"name": escape(name, quote=False), **group, "line": {"color": colour, "dash": dash}, "marker": mark}
+
+    def bars(self, name: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
+        """Return the error bars of means; a mean of one seed has none."""
+        ends = {"array": rows["high"] - rows[mean], "arrayminus": rows[mean] - rows["low"]}
+        look = {"color": self.look(name)["line"]["color"], "thickness": 1.2, "width": 4}
+        return {**look, **{end: _percents(reach.fillna(0)) for end, reach in ends.items()}}
+
+
+def figures(subject: Subject) -> list[Figure]:
+    """Make the figures of a study; one without choices has nothing to show."""
+    places, study = Places(subject.study), subject.study
+    results = study.results
+    headline = results[results["headline"].astype(bool)]
+    unfinished = study.rounds.dropna(subset=["view"])
+    first = pd.concat([headline, unfinished]).drop_duplicates("variant")
+    own = dict(zip(first["variant"], first["view"], strict=True))
+    views = list(dict.fromkeys(results["view"]))
+    choices = [
+        (_words(placed(at), view and f"view {view}") or "all runs", at, dict.fromkeys(own, view) if view else own)
+        for at in places.but()
+        for view in ([None, *views] if len(views) > 1 else [None])
+    ]
+    shown_runs = headline if subject.view is None else results[results["view"] == subject.view]
+    return [
+        _accuracy(subject, places, shown_runs),
+        _curves(study, places, choices),
+        _clients(study, places, choices),
+        _classes(study, places, choices),
+        _confusion(subject),
+        _costs(subject, places),
+    ]
+
+
+Choices = Sequence[tuple[str, Point, Mapping[str, str | None]]]
+"""Words, chosen point, and the view of each variant."""
+
+
+def _words(*parts: str | None) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _axis(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": {"text": escape(title, quote=False)}, **more}
+
+
+def _hover(*lines: str) -> str:
+    return "<br>".join(("%{fullData.name}", *lines)) + "<extra></extra>"
+
+
+def _percents(values: Any) -> np.ndarray:
+    return (100 * np.asarray(values, dtype=float)).astype(np.float32)
+
+
+def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
+    """Draw the accuracy along each axis, and of each variant: means with their intervals, and single runs."""
+    note = "Large: means over seeds with 95 % intervals, where there are several seeds. Small: single runs."
+    made, means = Figure("accuracy", "Accuracy", note), subject.study.mean(view=subject.view)
+    values = {axis: sorted_values(subject.study, axis) for axis in places.axes}
+    numeric = [axis for axis, of in values.items() if all(isinstance(v, int | float) and not empty(v) for v in of)]
+    for along in [*sorted(values, key=lambda axis: (axis not in numeric, -len(values[axis]))), None]:
+        traces = []
+        for name, at, _, rows in places.groups(means, along=along):
+            rows = rows.sort_values(along) if along in numeric else rows
+            ends = [f"{percent(low)} to {percent(high)}" for low, high in zip(rows["low"], rows["high"], strict=True)]
+            mean = go.Scatter(
+                x=_places_on(along, rows, name, along in numeric), y=_percents(rows["mean"]),
+                mode="lines+markers" if along in numeric else "markers", error_y=places.bars(name, rows, "mean"),
+                customdata=list(zip(rows["n"], ends, strict=True)), **places.look(name), line_width=2.2, marker_size=9,
+                hovertemplate=_hover("%{x}: %{y:.1f} %", "seeds: %{customdata[0]}, interval: %{customdata[1]}"),
+            )  # fmt: skip
+            traces.append((name, at, mean))
+        for name, at, _, rows in places.groups(runs, along=along):
+            single = go.Scatter(
+                x=_places_on(along, rows, name, along in numeric), y=_percents(rows["accuracy"]), mode="markers",
+                hovertemplate=_hover("%{x}: %{y:.1f} %", "seed %{customdata[0]}, run %{customdata[1]}"),
+                customdata=list(zip(rows["seed"].map(shown), rows["hash"], strict=True)),
+                **places.look(name, pale=True), showlegend=False,
+            )  # fmt: skip
+            traces.append((name, at, single))
+        few = along in numeric and len(values[str(along)]) <= 15
+        ticks = {"tickmode": "array", "tickvals": values[str(along)]} if few else {"tickmode": "auto"}
+        axis = _axis(heading(along or "method"), type="linear" if along in numeric else "category", **ticks)
+        words = f"along {heading(along)}" if along else "each method"
+        for at in places.but(along):
+            shown_here = [trace for name, own, trace in traces if places.stands(name, own, at)]
+            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis("accuracy in %"))
+    return made
+
+
+def _places_on(along: str | None, rows: pd.DataFrame, name: str, numeric: bool) -> list[Any]:
+    """Return where rows of a variant stand on an axis; of none, at its name."""
+    texts = [name] * len(rows) if along is None else [shown(value) for value in rows[along]]
+    return [float(v) for v in rows[along]] if numeric else [escape(text, quote=False) for text in texts]
+
+
+def _curves(study: Study, places: Places, choices: Choices) -> Figure:
+    """Draw learning curves: single runs thin, and their mean over those rounds in which all were evaluated thick."""
+    rounds = study.rounds.assign(done=study.rounds["hash"].map(study.runs.set_index("hash")["status"]).eq("done"))
+    losses = rounds.drop_duplicates(["hash", "round"]).dropna(subset=["loss"]) if "loss" in rounds else rounds[:0]
+    tested = rounds[rounds["view"].notna()]
+    every = max(1, math.ceil((len(tested) + len(losses)) / MOST_POINTS))
+    note = "Thin: single runs. Thick: their mean, over rounds in which all of them were evaluated."
+    made = Figure("curves", "Learning curves", note + _thinned("evaluation", every))
+    tested, losses = tested.assign(value=_percents(tested["accuracy"])), losses.assign(value=losses.get("loss"))
+    traces = [
+        (name, own, view, _curves_of(places, name, rows, every, "%{y:.1f} %"))
+        for name, own, (view,), rows in places.groups(tested, "view")
+    ]
+    for words, at, views in choices:
+        of = [each for name, own, view, each in traces if views[name] == view and places.stands(name, own, at)]
+        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis("accuracy in %"))
+    groups = places.groups(losses)
+    found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
+    for at in places.but():
+        of = [each for name, own, each in found if places.stands(name, own, at)]
+        made.offer(_words("training loss", placed(at)), sum(of, []), xaxis=_axis("round"), yaxis=_axis("training loss"))
+    return made
+
+
+def _curves_of(places: Places, name: str, rows: pd.DataFrame, every: int, form: str) -> list[go.Scatter]:
+    """Return the curves of a variant's runs in one trace, with gaps between them, and their mean in another."""
+    parts = [part.iloc[(len(part) - 1) % every :: every] for _, part in rows.groupby("hash", sort=False)]
+    thin = pd.concat([with_gap for part in parts for with_gap in (part, part[-1:].assign(value=np.nan))])
+    whole = rows[rows["done"]] if rows["done"].any() else rows
+    count = whole["hash"].nunique()
+    means = whole.groupby("round")["value"].agg(["mean", "size"]).query("size == @count")["mean"]
+    return [
+        go.Scatter(
+            x=thin["round"].to_numpy(), y=thin["value"].to_numpy(np.float32), customdata=thin["seed"].to_numpy(),
+            mode="lines" if len(thin) > 2 * len(parts) else "markers", **places.look(name, pale=True), line_width=1,
+            hovertemplate=_hover("seed %{customdata}", f"round %{{x}}: {form}"), showlegend=False,
+        ),
+        go.Scatter(
+            x=means.index.to_numpy(), y=means.to_numpy(np.float32), mode="lines" if len(means) > 1 else "markers",
+            **places.look(name), line_width=2.4, hovertemplate=_hover(f"mean of {count}", f"round %{{x}}: {form}"),
+        ),
+    ]  # fmt: skip
+
+
+def _thinned(what: str, every: int) -> str:
+    return f" To save room, one {what} of {every} is shown." if every > 1 else ""
+
+
+def _clients(study: Study, places: Places, choices: Choices) -> Figure:
+    """Draw the accuracies of single clients, of all seeds."""
+    every = max(1, math.ceil(len(study.clients) / MOST_CLIENTS))
+    note = "A point per client and seed; boxes from the lower to the upper quartile, with the median."
+    made = Figure("clients", "Clients", note + _thinned("client", every))
+    kept = study.clients[study.clients.groupby(["hash", "view"], sort=False).cumcount() % every == 0]
+    traces = []
+    for name, own, (view,), rows in places.groups(kept, "view"):
+        look = places.look(name, pale=True) | {"line": {"color": places.look(name)["line"]["color"], "width": 1.3}}
+        points = {"boxpoints": "all" if len(rows) <= 5000 else "outliers", "jitter": 0.5, "pointpos": 0}
+        box = go.Box(
+            y=_percents(rows["accuracy"]), customdata=rows[["client", "seed"]].to_numpy(int), hoveron="points",
+            hovertemplate=_hover("client %{customdata[0]}, seed %{customdata[1]}: %{y:.1f} %"),
+            fillcolor="rgba(0,0,0,0)", **look, **points,
+        )  # fmt: skip
+        traces.append((name, own, view, box))
+    for words, at, views in choices:
+        of = [box for name, own, view, box in traces if views[name] == view and places.stands(name, own, at)]
+        made.offer(words, of, yaxis=_axis("accuracy of a client in %"))
+    return made
+
+
+def _classes(study: Study, places: Places, choices: Choices) -> Figure:
+    """Draw the accuracy by class: a row per variant, means over seeds."""
+    note = "Accuracy in % by class over all clients, mean over seeds; a class that nobody tests is blank."
+    made, groups = Figure("classes", "Classes", note), places.groups(study.classes, "view")
+    means = [(name, own, view, rows.groupby("class")["accuracy"].mean()) for name, own, (view,), rows in groups]
+    for words, at, views in choices:
+        of = {n: row for n, own, view, row in means if views[n] == view and places.stands(n, own, at)}
+        table, hover = pd.DataFrame(of).T, "%{y}<br>class %{x}: %{z:.1f} %<extra></extra>"
+        names = [escape(name, quote=False) for name in table.index]
+        map_ = _map(_percents(table), hover, table.size <= 300, x=list(table), y=names)
+        made.offer(words, [map_] if of else [], **_map_layout("class", "", table.shape[1], 160 + 34 * len(of)))
+    return made
+
+
+def _map(shares: np.ndarray, hover: str, written: bool, **more: Any) -> go.Heatmap:
+    """Return a map of shares in percent, which stand in their cells where there is room."""
+    look: dict[str, Any] = {"zmin": 0, "zmax": 100, "colorscale": SHADES, "xgap": 1, "ygap": 1, "hovertemplate": hover}
+    text = {"texttemplate": "%{z:.0f}" if written else None, "textfont": {"color": "#1a1a1a"}}
+    return go.Heatmap(z=shares, colorbar={"title": {"text": "%"}, "thickness": 12}, **look, **text, **more)
+
+
+def _map_layout(x: str, y: str, columns: int, height: float) -> dict[str, Any]:
+    """Return the layout of a map: its first row on top, no lines between its cells."""
+    ticks = {"showgrid": False, **({"dtick": 1} if columns <= 20 else {})}
+    return {"xaxis": _axis(x, **ticks), "yaxis": _axis(y, **ticks, autorange="reversed"), "height": height}
+
+
+def _confusion(subject: Subject) -> Figure:
+    """Draw the test images of a run by true and predicted class, of as many runs as there is room for."""
+    made, kept, held, cells, prefix = Figure("confusion", "Confusion", ""), 0, 0, 0, f"{CONFUSION}/"
+    hover = "true %{y}, predicted %{x}<br>%{customdata} images, %{z:.1f} %<extra></extra>"
+    for run in (run for run in subject.study.tests if run.is_first_test):
+        matrices = {n.removeprefix(prefix): a.sum(0) for n, a in run.arrays().items() if n.startswith(prefix)}
+        kept, cells = kept + bool(matrices), cells + sum(each.size for each in matrices.values())
+        held = kept if cells <= MOST_CELLS else held
+        for view, counts in matrices.items() if cells <= MOST_CELLS else ():
+            with np.errstate(invalid="ignore"):  # a class without images
+                shares = _percents(counts / counts.sum(1, keepdims=True))
+            place = placed({axis: run.field(axis) for axis in subject.study.axes})
+            words = _words(run.variant, place, f"seed {run.fields.get('seed')}", f"view {view}")
+            map_ = _map(shares, hover, len(counts) <= 12, customdata=counts)
+            layout = _map_layout("predicted class", "true class", len(counts), 520)
+            made.offer(subject.names.text(words), [map_], **layout)
+    note = "Shares of the test images of a true class, of all clients; a class without any is blank."
+    left = f" To save room, the matrices of {held} of {kept} runs are here." if held < kept else ""
+    made.note = note + left if kept else "No run kept its confusion matrices: train with --keep confusion."
+    return made
+
+
+def _costs(subject: Subject, places: Places) -> Figure:
+    """Draw the accuracy against each cost; a line joins the efficient variants of a point."""
+    note = "Filled: efficient methods, which no other one beats in accuracy at no higher cost. This compares means."
+    made = Figure("costs", "Accuracy against cost", note)
+    for cost in ("uses", *(name for name in COSTS if name != "uses")):
+        found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost, cost)
+        marks = []
+        for name, own, _, row in places.groups(found[found["cost"].notna()]) if found["cost"].gt(0).any() else ():
+            look = places.look(name)
+            mark = look["marker"] | {"size": 11, "line": {"color": look["marker"]["color"], "width": 2}}
+            look["marker"] = mark | ({} if row["efficient"].all() else {"color": "#fff"})
+            trace = go.Scatter(
+                x=row["cost"], y=_percents(row["accuracy"]), mode="markers", error_y=places.bars(name, row, "accuracy"),
+                hovertemplate=_hover("%{y:.1f} %", f"%{{x:.4g}} {unit}"), **look,
+            )  # fmt: skip
+            marks.append((name, own, row, trace))
+        for at in places.but():
+            there = [(row, trace) for name, own, row, trace in marks if places.stands(name, own, at)]
+            if not there:
+                continue
+            rows = pd.concat([row for row, _ in there]).sort_values("cost")
+            front, dots = rows[rows["efficient"]], {"color": "#999", "width": 1, "dash": "dot"}
+            line = go.Scatter(x=front["cost"], y=_percents(front["accuracy"]), mode="lines", line=dots)
+            line.update(showlegend=False, hoverinfo="skip")
+            scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
+            axis = _axis(f"{unit} of the whole run, all clients and directions", type=scale)
+            words = _words(unit, placed(at))
+            made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis("accuracy in %"))
+    return made
