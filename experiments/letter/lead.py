@@ -43,17 +43,14 @@ GIVES, INCONCLUSIVE, GIVES_NOT = "can give it", "inconclusive", "no setting trie
 """What is said of one of them."""
 READINGS = ("points", "relative")
 """What its percentages may be: points, or parts of the rival's accuracy."""
-ROUNDS = {"small": 30, "paper": 200}
-MANY = {"small": 200, "paper": 1000}
+ROUNDS = {"smoke": 2, "small": 30, "paper": 200}
+MANY = {"smoke": 3, "small": 200, "paper": 1000}
 """Scale -> rounds that are many: at `small` the letter's."""
-SEEDS = {"small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
+SEEDS = {"smoke": (10,), "small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
 """None of those of the letter's figures, whose results were known before."""
 BASE = "base"
-NOISY: Mapping[str, Any] = {
-    **{"data.name": "noisy", "data.options": {"of": "cifar10", "snr_db": 9.0}},
-    **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
-}
-"""Where the SNR is one of the images: they are noisy, and the channel is not, whose SNR is left as it is."""
+FEWER = {"clients": 20, "partition.shots": 60, "train.batch_size": 30}
+"""Field -> its largest value at scale `smoke`, where images are few."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +112,14 @@ def levels(scale: str) -> tuple[Level, ...]:
     """Return the levels of all factors, those of docs/protocol.md."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
-    passes = {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}
+    passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
     rounds = {"train.rounds": MANY[scale]}
     many = titled("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
+    noisy = {  # the images are, and the channel is not, whose SNR is left as it is
+        **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": 9.0}},
+        **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
+    }
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
@@ -158,7 +159,7 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
         Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
         Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
-        Level("SNR", "9 dB on the images", NOISY),
+        Level("SNR", "9 dB on the images", noisy),
     )
 
 
@@ -194,8 +195,12 @@ def _variants(scale: str) -> list[Variant]:
 
 def _own(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
-    lam = of_lambda(scale, variants)
-    return {variant.name: {**lam.get(variant.name, {}), **variant.set} for variant in variants}
+    most = FEWER if scale == "smoke" else {}
+    found = of_lambda(scale, variants)
+    for variant in variants:
+        own = {name: min(value, most[name]) if name in most else value for name, value in variant.set.items()}
+        found[variant.name] = {**found.get(variant.name, {}), **own}
+    return found
 
 
 LETTER_LEAD = Experiment(
@@ -203,7 +208,7 @@ LETTER_LEAD = Experiment(
     title="FedCL, FedProto and FedAvg with one factor changed at a time",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
-    scales=each_scale(_grid, ("small", "paper")),
+    scales=each_scale(_grid),
     axis="seed",
     figures=("letter-lead", "letter-lead-large"),
 )
@@ -253,7 +258,7 @@ LETTER_LEAD_CONFIRM = Experiment(
     title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=tuple(Variant(name, name.partition(" ")[0]) for name in _confirmed_fields("small", CONFIRMED)),
-    scales=each_scale(_confirm, ("small", "paper")),
+    scales=each_scale(_confirm),
     axis="seed",
 )
 """The confirmation of docs/protocol.md."""
