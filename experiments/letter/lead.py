@@ -49,6 +49,8 @@ MANY = {"smoke": 3, "small": 200, "paper": 1000}
 SEEDS = {"smoke": (10,), "small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
 """None of those of the letter's figures, whose results were known before."""
 BASE = "base"
+Runs = dict[str, dict[Any, dict[Any, Any]]]
+"""Variant -> seed -> its row in the table of a sweep."""
 FEWER = {"clients": 20, "partition.shots": 60, "train.batch_size": 30}
 """Field -> its largest value at scale `smoke`, where images are few."""
 
@@ -278,7 +280,9 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
         intervals, Student's t over the seeds' differences, NaN where there is none. The base comes first, without an
         effect; readings come last, with neither seeds of their own nor `own`.
     """
-    runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
+    runs: Runs = {}
+    for row in frame[frame["status"] == "done"].to_dict("records"):
+        runs.setdefault(row["variant"], {})[row["seed"]] = row
     rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
     for level in levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
@@ -295,20 +299,15 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
     return pd.DataFrame(rows)
 
 
-def _pair(
-    runs: pd.DataFrame, rival: str, where: Mapping[str, str], metric: str = "accuracy"
-) -> tuple[pd.Series, pd.Series]:
+def _pair(runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accuracy") -> tuple[pd.Series, pd.Series]:
     """Return a number of FedCL and of a rival by seed, in percent; of those in `where` under their levels."""
     first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", metric) for arm in ("fedcl", rival))
     return first, second
 
 
-def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
+def _numbers(runs: Runs, variant: str, metric: str) -> pd.Series:
     """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
-    if variant not in runs.index.get_level_values("variant"):
-        return pd.Series(dtype=float)
-    part = runs.xs(variant, level="variant")
-    return 100 * pd.Series([number_of(row, metric) for row in part.to_dict("records")], part.index, dtype=float)
+    return 100 * pd.Series({seed: number_of(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float)
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
