@@ -119,7 +119,7 @@ def test_every_method(arm: str) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_every_method_with_one_client_after_the_other(arm: str) -> None:
-    agrees(arm, chunk=1, train={"rounds": 1})
+    agrees(arm, chunk=1, clients=2, train={"rounds": 1})
 
 
 LINKS: dict[str, dict[str, Any]] = {

@@ -43,8 +43,11 @@ TESTED = {
     EXTENDING: ("A method", "A channel", "An encoder", "A dataset", "A partition", "An experiment and its figure"),
 }
 """Sections with a test below, of the pages of which every example is run."""
-SMALLER = {"--seeds 0..2": "--seeds 0..1 --set train.rounds=2 --set clients=3"}
-"""What the test of a study puts in the place of its size, to save time."""
+SMALLER = {
+    "--clients 5 --train.rounds 10": "--clients 5 --train.rounds 2",
+    "--seeds 0..2": "--seeds 0..1 --set train.rounds=2 --set clients=3",
+}
+"""What the tests put in the place of the page's sizes, to save time."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,15 @@ def follow(page: str, heading: str, folder: Path, run: Callable[[str, Path], str
         if block.language == "python":
             (folder / block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
         elif block.language == "bash" and block.comment != SKIP:
-            printed.append(run(block.text, folder))
+            printed.append(run(smaller(block.text), folder))
     return printed
+
+
+def smaller(text: str) -> str:
+    """A block of the README with smaller sizes."""
+    for words, fewer in SMALLER.items():
+        text = text.replace(words, fewer)
+    return text
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +155,10 @@ def test_every_block_is_run_or_says_that_it_is_not(page: str) -> None:
             else:
                 assert block.language in ("bash", "text", "bibtex"), f"{block.language}: it would not be run"
             assert heading in TESTED[page] or block.language in ("text", "bibtex"), f"no test runs {heading!r}"
+
+
+def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
+    assert all(words in read_page(README) for words in SMALLER)
 
 
 def test_the_readme_is_short() -> None:
@@ -187,8 +201,8 @@ def test_the_findings_are_those_of_the_result_page() -> None:
 
 def test_first_run(tmp_path: Path) -> None:
     (trained,) = follow(README, "First run", tmp_path, shell)
-    summary = finished(tmp_path / "runs" / "first", "fedcl", clients=5, rounds=10)
-    assert f"fedcl: {100 * summary['accuracy']:.1f} % after 10 rounds" in trained
+    summary = finished(tmp_path / "runs" / "first", "fedcl", clients=5, rounds=2)
+    assert f"fedcl: {100 * summary['accuracy']:.1f} % after 2 rounds" in trained
     assert summary["snr_received_db"]["train_up"] == pytest.approx(10, abs=0.1)
     shown = next(block.text for block in sections(README)["First run"] if block.language == "text")
     traffic = shown[shown.index("per participating") :]
@@ -199,10 +213,7 @@ def test_first_run(tmp_path: Path) -> None:
 
 def test_a_study_in_four_commands(tmp_path: Path) -> None:
     (block,) = (block for block in sections(README)["A study"] if block.language == "bash")
-    text = block.text
-    for words, fewer in SMALLER.items():
-        assert words in text
-        text = text.replace(words, fewer)
+    text = smaller(block.text)
     assert len(text.splitlines()) == 4 and max(map(len, block.text.splitlines())) < 70, "four short commands"
     printed = here(text, tmp_path)
     assert "fedcl" in printed and "fedproto" in printed and "paired t over 2 seeds" in printed

@@ -2,33 +2,78 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+import semcom
+from experiments import finish_search
+from semcom.config import RunConfig, run_hash, to_dict
+from semcom.files import CONFIG, METRICS, SUMMARY
 from semcom.plots.kinds import KINDS
 from semcom.plots.registry import drawings_of
 from semcom.plots.render import render
+from semcom.runs.folder import write_summary
 from semcom.studies.names import is_share
 from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.sweep import sweep
 
-ELSEWHERE = ("demo", "finish-search", "letter-search", "letter-search-lambda", "wireless-baselines", "arms-small")
+ELSEWHERE = ("demo", "wireless-baselines")
 """Experiments whose runs other tests look at."""
+TRAINED: dict[str, Path] = {}
+"""What is like no other run -> the folder of the first such run, for all tests of this process."""
+TRAIN = semcom.run
 
 
-SMALLEST = [name for name in EXPERIMENTS.names() if name not in ELSEWHERE and "smoke" in experiment(name).scales]
+def likeness(value: Any) -> Any:
+    """Settings without the seed and the sizes of numbers: rates of 0.1 and 0.2 are alike, a rate of 0 is not."""
+    if isinstance(value, Mapping):
+        return {name: likeness(each) for name, each in value.items() if name not in ("seed", "out")}
+    return (value > 0) - (value < 0) if type(value) in (int, float) else value
 
 
-@pytest.mark.parametrize("name", SMALLEST)
-def test_every_experiment_runs_at_smoke_with_its_figures(name: str, tmp_path: Path) -> None:
+def train_or_copy(config: RunConfig) -> None:
+    """Train what is like no run before it; other runs get the results of that one."""
+    folder, like = Path(str(config.out)), json.dumps(likeness(to_dict(config)))
+    if like not in TRAINED or config.keep:
+        TRAIN(config)
+        TRAINED[like] = folder
+        return
+    shutil.copy(TRAINED[like] / METRICS, folder)
+    (folder / CONFIG).write_text(json.dumps(to_dict(config)))
+    summary = json.loads((TRAINED[like] / SUMMARY).read_text())
+    write_summary(folder, {**summary, "seed": config.seed, "hash": run_hash(config)})
+
+
+def part(name: str, variants: list[str]) -> list[str]:
+    """What is trained of large grids, whose arms are trained in others: one arm, and one arm under each level."""
+    if name in ("arms-small", "finish-search"):
+        return variants[:1]
+    levels = {title.partition(" | ")[2]: title for title in reversed(variants)}
+    first = (title for title in variants if title.endswith(" | base") or title in levels.values())
+    return list(first) if name == "letter-lead" else variants
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if name not in ELSEWHERE])
+def test_every_experiment_runs_at_smoke_with_its_figures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trained is what differs in more than numbers, and all that an experiment trains by a function of its own."""
     found = experiment(name)
-    sweep(name, scale="smoke", out=tmp_path / name)
+    monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
+    if found.train is None:
+        monkeypatch.setattr(semcom, "run", train_or_copy)
+    variants = part(name, [variant.name for variant in found.compared()])
+    sweep(name, scale="smoke", methods=variants, out=tmp_path / name)
     frame = read_table(tmp_path / name)
-    assert len(frame) == len(found.runs("smoke")) and set(frame["status"]) == {"done"}
-    assert set(frame["variant"]) == {variant.name for variant in found.compared()}
+    assert len(frame) == sum(run.variant in variants for run in found.runs("smoke"))
+    assert set(frame["status"]) == {"done"} and set(frame["variant"]) == set(variants)
     assert frame["accuracy"].astype(float).between(0, 1).all() and frame["accuracy"].astype(float).gt(0).any()
     for drawing in drawings_of(found, "smoke"):
         files = render(drawing.name, results=tmp_path / name, out=tmp_path / "figures")

@@ -26,13 +26,14 @@ import pandas as pd
 from experiments.claims.scorecard import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.shell import on_studies
-from experiments.verdicts import Row, answer, numbers_of
+from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import markdown
 from semcom.studies.analysis.statistics import t_interval
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import stored_table
+from semcom.studies.results.table import number_of
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -43,17 +44,16 @@ GIVES, INCONCLUSIVE, GIVES_NOT = "can give it", "inconclusive", "no setting trie
 """What is said of one of them."""
 READINGS = ("points", "relative")
 """What its percentages may be: points, or parts of the rival's accuracy."""
-ROUNDS = {"small": 30, "paper": 200}
-MANY = {"small": 200, "paper": 1000}
+ROUNDS = {"smoke": 2, "small": 30, "paper": 200}
+MANY = {"smoke": 3, "small": 200, "paper": 1000}
 """Scale -> rounds that are many: at `small` the letter's."""
-SEEDS = {"small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
+SEEDS = {"smoke": (10,), "small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
 """None of those of the letter's figures, whose results were known before."""
 BASE = "base"
-NOISY: Mapping[str, Any] = {
-    **{"data.name": "noisy", "data.options": {"of": "cifar10", "snr_db": 9.0}},
-    **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
-}
-"""Where the SNR is one of the images: they are noisy, and the channel is not, whose SNR is left as it is."""
+Runs = dict[str, dict[Any, dict[Any, Any]]]
+"""Variant -> seed -> its row in the table of a sweep."""
+FEWER = {"clients": 20, "partition.shots": 60, "train.batch_size": 30}
+"""Field -> its largest value at scale `smoke`, where images are few."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,14 @@ def levels(scale: str) -> tuple[Level, ...]:
     """Return the levels of all factors, those of docs/protocol.md."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
-    passes = {"train.local_epochs": 5, "train.rounds": ROUNDS[scale] // 5}
+    passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
     rounds = {"train.rounds": MANY[scale]}
     many = titled("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
+    noisy = {  # the images are, and the channel is not, whose SNR is left as it is
+        **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": 9.0}},
+        **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
+    }
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
@@ -158,7 +162,7 @@ def levels(scale: str) -> tuple[Level, ...]:
         Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
         Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
         Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
-        Level("SNR", "9 dB on the images", NOISY),
+        Level("SNR", "9 dB on the images", noisy),
     )
 
 
@@ -194,8 +198,12 @@ def _variants(scale: str) -> list[Variant]:
 
 def _own(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
-    lam = of_lambda(scale, variants)
-    return {variant.name: {**lam.get(variant.name, {}), **variant.set} for variant in variants}
+    most = FEWER if scale == "smoke" else {}
+    found = of_lambda(scale, variants)
+    for variant in variants:
+        own = {name: min(value, most[name]) if name in most else value for name, value in variant.set.items()}
+        found[variant.name] = {**found.get(variant.name, {}), **own}
+    return found
 
 
 LETTER_LEAD = Experiment(
@@ -203,7 +211,7 @@ LETTER_LEAD = Experiment(
     title="FedCL, FedProto and FedAvg with one factor changed at a time",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
-    scales=each_scale(_grid, ("small", "paper")),
+    scales=each_scale(_grid),
     axis="seed",
     figures=("letter-lead", "letter-lead-large"),
 )
@@ -253,7 +261,7 @@ LETTER_LEAD_CONFIRM = Experiment(
     title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
     paper="none (what the FedCL letter's lead could follow from)",
     variants=tuple(Variant(name, name.partition(" ")[0]) for name in _confirmed_fields("small", CONFIRMED)),
-    scales=each_scale(_confirm, ("small", "paper")),
+    scales=each_scale(_confirm),
     axis="seed",
 )
 """The confirmation of docs/protocol.md."""
@@ -273,7 +281,9 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
         intervals, Student's t over the seeds' differences, NaN where there is none. The base comes first, without an
         effect; readings come last, with neither seeds of their own nor `own`.
     """
-    runs = frame[frame["status"] == "done"].set_index(["variant", "seed"])
+    runs: Runs = {}
+    for row in frame[frame["status"] == "done"].to_dict("records"):
+        runs.setdefault(row["variant"], {})[row["seed"]] = row
     rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
     for level in levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
@@ -290,19 +300,15 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
     return pd.DataFrame(rows)
 
 
-def _pair(
-    runs: pd.DataFrame, rival: str, where: Mapping[str, str], metric: str = "accuracy"
-) -> tuple[pd.Series, pd.Series]:
+def _pair(runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accuracy") -> tuple[pd.Series, pd.Series]:
     """Return a number of FedCL and of a rival by seed, in percent; of those in `where` under their levels."""
     first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", metric) for arm in ("fedcl", rival))
     return first, second
 
 
-def _numbers(runs: pd.DataFrame, variant: str, metric: str) -> pd.Series:
+def _numbers(runs: Runs, variant: str, metric: str) -> pd.Series:
     """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
-    if variant not in runs.index.get_level_values("variant"):
-        return pd.Series(dtype=float)
-    return 100 * numbers_of(runs.xs(variant, level="variant"), metric)
+    return 100 * pd.Series({seed: number_of(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float)
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:

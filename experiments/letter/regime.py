@@ -63,8 +63,10 @@ VARIANTS = (
     OWN_DECODERS,
 )
 """What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
-ENCODER_PLACES = {"small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (100, 3, 20))}
+ENCODER_PLACES = {"smoke": PLACES["smoke"], **dict.fromkeys(("small", "paper"), ((5, 3, 20), (100, 3, 20)))}
 """Scale -> places at which a common encoder is held against own ones."""
+SHORT = {"train.rounds": 3, "train.local_steps": 1}
+"""What stands at scale `smoke` for another length of training."""
 THE_MAPS = "the map's"
 LEVELS: Mapping[str, Mapping[str, Any]] = {
     "no radio": {"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
@@ -107,8 +109,11 @@ def _grid(scale: str) -> Grid:
 
 
 def _encoder(scale: str) -> Grid:
-    vary = {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}
-    return Grid(_start(scale), vary, own=of_lambda(scale, IN_SETTINGS))
+    own = of_lambda(scale, IN_SETTINGS)
+    short = SHORT if scale == "smoke" else {}
+    for one in IN_SETTINGS:
+        own[one.name] = {**own.get(one.name, {}), **one.set, **{name: short[name] for name in one.set if name in short}}
+    return Grid(_start(scale), {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}, own=own)
 
 
 def _unseen(scale: str) -> Grid:
@@ -135,8 +140,8 @@ LETTER_ENCODER = Experiment(
     name="letter-encoder",
     title="What a common encoder gains, with one thing changed at a time between two settings",
     paper="none (where the FedCL letter's idea should pay)",
-    variants=IN_SETTINGS,
-    scales=each_scale(_encoder, ("small", "paper")),
+    variants=tuple(Variant(one.name, one.method) for one in IN_SETTINGS),
+    scales=each_scale(_encoder),
     axis="partition.shots",
     figures=("letter-encoder",),
 )

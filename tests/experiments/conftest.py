@@ -1,5 +1,15 @@
 """The fixtures of studies, for those of the papers."""
 
+from __future__ import annotations
+
+import pytest
+
 from tests.studies.conftest import fake_run, own_names, quick_resolve
 
 __all__ = ["fake_run", "own_names", "quick_resolve"]
+
+
+@pytest.fixture
+def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that come with the package are no evidence."""
+    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))

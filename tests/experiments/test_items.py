@@ -154,6 +154,7 @@ def test_parts_of_the_training_and_its_speed_by_hand() -> None:
     assert speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
 
 
+@pytest.mark.usefixtures("without_stored_results")
 def test_early_and_late_claims_are_about_parts_of_curves(tmp_path: Path) -> None:
     """FedPer and FedRep lead at first; FedCoSR rises to the end, they fall."""
     curves = {"fedcosr": (0.2, 0.6, 0.7), "fedper": (0.5, 0.6, 0.5), "fedrep": (0.5, 0.6, 0.5)}
@@ -227,6 +228,7 @@ def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
     assert 0 < rows["fedgh"]["traffic"]["up"]["floats"] < centroids  # a client sends the classes that it owns
 
 
+@pytest.mark.usefixtures("without_stored_results")
 def test_claims_with_a_formula_are_held_against_it(tmp_path: Path) -> None:
     traffic = {way: {"floats": 150.0} for way in ("up", "down")}
     for name, formula in (("fedgh", 300.0), ("fedcosr", 400.0)):

@@ -31,6 +31,7 @@ from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.table import fields
 from tests.studies.folders import config, line, scored, simple
 
+pytestmark = pytest.mark.usefixtures("without_stored_results")
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
 POINTS = papers.points().query("paper == 'repper'")
 TABLE = papers.table("repper")

@@ -17,6 +17,9 @@ from semcom.methods.registry import METHODS
 from tests.methods.by_hand import Toy
 from tests.worlds import client, toy, used, world
 
+ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
+"""The methods of the registry."""
+
 IMAGES = [[[255, 0], [255, 102], [0, 255]], [[102, 255], [0, 51]]]
 LABELS = [[0, 0, 1], [1, 0]]
 """Two clients with three and two images of two pixels."""

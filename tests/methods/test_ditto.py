@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.methods.ditto import Ditto
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import mean
@@ -91,15 +90,3 @@ def test_what_is_logged_and_evaluated() -> None:
     views = method.views(state, w)
     assert list(views) == ["personal", "global"]
     assert views["personal"].population is state.personal and views["global"].population is state.model
-
-
-def test_traffic_is_that_of_fedavg() -> None:
-    w = world("ditto")
-    state = rounds(w, n=2)[-1]
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * state.model.numbers("").sum()
-
-
-@pytest.mark.parametrize("value", [-1.0, float("nan")])
-def test_bad_lambda_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"hyper.lam: {value} is not a number of at least 0"):
-        world("ditto", hyper={"lam": value})

@@ -19,10 +19,8 @@ from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
 from tests.engine.ops import Ops
-from tests.methods.arms import ended, fields, flat, play, rounds, storages
+from tests.methods.arms import ARMS, ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world
-
-ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
 FEW = (3, 2, 1)
 """Samples of three unequal clients: two batches, the last one of a sample, a full one, and one of a sample alone."""
@@ -229,6 +227,19 @@ def test_views_come_after_the_server_step(arm: str) -> None:
     first = next(iter(method.views(state, w).values()), None)
     held = [getattr(state, f.name) for f in dataclasses.fields(state)]
     assert arm in COMPOSED or first is None or any(first.population is value for value in held)
+
+
+@pytest.mark.parametrize(
+    ("arm", "part"),
+    [(arm, "") for arm in ("fedavg", "fedprox", "ditto", "fedala", "fedamp", "moon", "perfedavg", "pfedme")]
+    + [(arm, "encoder.") for arm in ("fedbabu", "fedper", "fedrep")],
+)
+def test_traffic_is_what_is_averaged(arm: str, part: str) -> None:
+    """The whole model or the body, both ways, once a round from and to each client; nothing after the last round."""
+    w = world(arm)
+    model = ended(w, n=2)[0].model
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * model.numbers(part).sum()
+    assert model.numbers("encoder.").sum() < model.numbers("").sum()
 
 
 @pytest.mark.parametrize(

@@ -201,24 +201,3 @@ def test_views() -> None:
     views = method.views(state, w)
     assert list(views) == ["initialised", "trained"]
     assert views["initialised"].population is state.initialised and views["trained"].population is state.trained
-
-
-def test_traffic_is_that_of_fedavg() -> None:
-    w = world("fedala")
-    numbers = rounds(w, n=2)[-1].model.numbers("")
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * numbers.sum()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
-    [
-        ("eta", -1.0, "a number of at least 0"),
-        ("s", 0.0, r"a number in \(0, 1\]"),
-        ("s", 1.1, r"a number in \(0, 1\]"),
-        ("p", -1, "a whole number of at least 0"),
-        ("cap", 0, "a whole number of at least 1"),
-    ],
-)
-def test_bad_values_are_refused(name: str, value: float, wanted: str) -> None:
-    with pytest.raises(ConfigError, match=f"^hyper.{name}: {value} is not {wanted}$"):
-        world("fedala", hyper={name: value})

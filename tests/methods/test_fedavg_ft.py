@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.engine.train.view import confusion
 from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, storages, toy_world
@@ -108,22 +105,3 @@ def test_traffic_is_that_of_fedavg(arm: str) -> None:
     ended(w, n=2)
     rounds(other, n=2)
     assert w.air.totals == other.air.totals and w.air.totals["up"].floats > 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"finish": {"epochs": -1}}, "finish.epochs: -1 is not a whole number of at least 0"),
-        ({"finish": {"epochs": 1.5}}, "finish.epochs: 1.5 is not a whole number"),
-        ({"hyper": {"tune": "body"}}, "hyper.tune: 'body' is not one of head, all"),
-    ],
-)
-@pytest.mark.parametrize("arm", ARMS)
-def test_bad_values_are_refused(arm: str, fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
-        world(arm, **fields)
-
-
-def test_a_negative_mu_is_refused() -> None:
-    with pytest.raises(ConfigError, match="hyper.mu: -1"):
-        world("fedprox_ft", hyper={"mu": -1.0})

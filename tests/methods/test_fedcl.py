@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.fedcl import FedCL
@@ -280,18 +279,3 @@ def test_averaged_encoders_cross_the_air() -> None:
             without, sent = (w.air.totals[way] for w in both)
             assert sent.floats - without.floats == 3 * encoder > 0
             assert sent.bits - without.bits == pytest.approx(3 * 32 * encoder if parameters == "ideal" else 0)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"lam": float("nan")}, "hyper.lam: nan"),
-        ({"tau": 0.0}, "hyper.tau: 0.0"),
-        ({"scg_lr": -1.0}, "hyper.scg-lr: -1.0"),
-        ({"scg_steps": 0}, "hyper.scg-steps: 0"),
-        ({"warmup": -1}, "hyper.warmup: -1"),
-    ],
-)
-def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        world("fedcl", hyper=values)

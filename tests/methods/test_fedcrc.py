@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
@@ -156,22 +155,3 @@ def test_the_predictor_has_one_epoch_however_long_the_others_are(steps: int) -> 
     rounds(w)
     # of 4, 3 and 2 batches in an epoch, the last of one sample
     assert w.session.tally.visited == {1: 2 * 6, 4: 2 * (7 + (5 + 2) + 2 * 3)}[steps] + 15
-
-
-@pytest.mark.parametrize(
-    ("hyper", "message"),
-    [
-        ({"tau": -0.1}, r"hyper.tau: -0.1 is not a number in \[0, 1\]"),
-        ({"tau": 1.5}, r"hyper.tau: 1.5 is not a number in \[0, 1\]"),
-        ({"tau": float("nan")}, r"hyper.tau: nan is not a number in \[0, 1\]"),
-        ({"divergence": "both"}, "hyper.divergence: 'both' is not one of forward, reverse"),
-    ],
-)
-def test_wrong_values_are_refused(hyper: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        world("fedcrc", hyper=hyper)
-
-
-def test_several_encoders_have_no_mean() -> None:
-    with pytest.raises(ConfigError, match="model.encoder"):
-        world("fedcrc", encoder="test-conv,test-conv-wide")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from semcom.config import ConfigError
 from semcom.methods.fedcosr import FedCoSR
 from semcom.methods.fedcrl import FedCRL
 from tests.methods.arms import play
-from tests.worlds import gap, request, world
+from tests.worlds import gap, request
 
 
 def test_it_is_fedcosr() -> None:
@@ -31,8 +28,3 @@ def test_table_one() -> None:
 def test_reductions_hold_for_it_too() -> None:
     local = play("fedcrl", n=3, hyper={"alpha": 0.0, "gamma": 0.0})
     assert gap(local.trained, play("local", n=3).model) == 0
-
-
-def test_a_temperature_of_zero_is_refused() -> None:
-    with pytest.raises(ConfigError, match="hyper.tau-cl: 0"):
-        world("fedcrl", hyper={"tau_cl": 0.0})

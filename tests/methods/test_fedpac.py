@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.methods.fedpac import FedPAC
 from semcom.methods.parts.prototypes import moments
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
@@ -168,16 +167,3 @@ def test_noise_on_what_is_not_sent_is_not_heard(monkeypatch: pytest.MonkeyPatch)
         assert (h[unowned] == 0).all() and (h[~unowned] != 0).all() and (variance >= 0).all()
     assert state.prototypes.values.isfinite().all()
     assert (state.prototypes.values[~w.session.draws.federation.owned.any(0)] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"lam": -1.0}, "hyper.lam: -1"),
-        ({"head_epochs": -1}, "hyper.head-epochs: -1"),
-        ({"head_lr": 0.0}, "hyper.head-lr: 0"),
-    ],
-)
-def test_bad_hyperparameters(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        world("fedpac", hyper=values)

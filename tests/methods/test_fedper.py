@@ -42,11 +42,3 @@ def test_an_absent_client_gets_the_newest_body_and_keeps_its_head() -> None:
     (absent, *_), (present, *_) = sorted(set(range(4)) - set(w.sample().tolist())), w.sample()
     own, old, other = client(after.model, absent), client(before.model, absent), client(after.model, int(present))
     assert all(torch.equal(t, other[n] if n.startswith("encoder.") else old[n]) for n, t in own.items())
-
-
-def test_traffic() -> None:
-    """The body both ways, from and to each client."""
-    w = world("fedper")
-    model = rounds(w, n=2)[-1].model
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * model.numbers("encoder.").sum()
-    assert model.numbers("encoder.").sum() < model.numbers("").sum()

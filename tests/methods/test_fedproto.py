@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from semcom.methods.fedproto import FedProto
 from semcom.methods.parts.prototypes import nearest
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
@@ -96,8 +95,3 @@ def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
     assert w.session.tally.meters["test"].signal is None and w.session.tally.meters["train_up"].snr_db() == float("inf")
     clean = world("fedproto", hyper={"source": "pass"}, channel={"kind": "ideal"})
     assert torch.equal(rounds(w)[-1].prototypes.values, rounds(clean)[-1].prototypes.values)
-
-
-def test_negative_lambda_is_refused() -> None:
-    with pytest.raises(ConfigError, match="hyper.lam: -1"):
-        world("fedproto", hyper={"lam": -1.0})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from semcom.config import ConfigError
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import gap, world
@@ -56,16 +55,3 @@ def test_the_anchor_is_the_model_as_received() -> None:
     w = toy_world("fedprox", channel={"kind": "awgn"}, air={"parameters": "analog"})
     rounds(w)
     assert (w.session.tally.log["distance"] == 0).all()
-
-
-def test_traffic() -> None:
-    """The whole model both ways, from and to each client."""
-    w = world("fedprox")
-    numbers = rounds(w, n=2)[-1].model.numbers("")
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * numbers.sum()
-
-
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
-def test_bad_mu_is_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"hyper.mu: {value} is not a number of at least 0"):
-        world("fedprox", hyper={"mu": value})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
@@ -54,16 +53,3 @@ def test_phases_are_logged_apart() -> None:
         set(w.session.tally.log) == {"loss", "head/loss"}
         and (w.session.tally.log["loss"] != w.session.tally.log["head/loss"]).all()
     )
-
-
-def test_traffic() -> None:
-    """The body both ways, however long the head is trained."""
-    w = world("fedrep")
-    model = rounds(w, n=2)[-1].model
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * model.numbers("encoder.").sum()
-
-
-@pytest.mark.parametrize("value", [-1, 0.5])
-def test_bad_head_epochs_are_refused(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"hyper.head-epochs: {value} is not a whole number"):
-        world("fedrep", hyper={"head_epochs": value})

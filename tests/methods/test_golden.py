@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from semcom.methods.registry import METHODS
+from tests.methods.arms import ARMS
 from tests.worlds import world
 
 GOLDEN = Path(__file__).with_name("golden.json")
-ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
 
 def losses(arm: str) -> list[float]:

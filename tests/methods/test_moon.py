@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import ConfigError
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
-from tests.worlds import client, gap, tensors, world
+from tests.worlds import client, gap, world
 
 MU, TAU, LR = 3.0, 0.7, 0.5
 
@@ -87,15 +86,3 @@ def test_previous_is_the_model_of_the_last_participation() -> None:
         for k in set(range(4)) - set(ids.tolist()):
             before, after = client(old.previous, k), client(new.previous, k)
             assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_traffic_is_fedavg_s() -> None:
-    w = world("moon")
-    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
-
-
-@pytest.mark.parametrize(("hyper", "words"), [({"mu": -1.0}, "hyper.mu: -1"), ({"tau": 0.0}, "hyper.tau: 0")])
-def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        world("moon", hyper=hyper)

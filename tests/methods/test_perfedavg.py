@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from semcom.config import ConfigError
 from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.perfedavg import PerFedAvg
@@ -17,7 +14,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
-from tests.worlds import client, gap, tensors, world
+from tests.worlds import client, gap, world
 
 ALPHA, BETA, DELTA = 0.4, 0.3, 0.01
 HAND = {"alpha": ALPHA, "beta": BETA, "delta": DELTA}
@@ -167,21 +164,3 @@ def test_only_those_who_are_tested_adapt() -> None:
     method = METHODS.get("perfedavg")(w.config.hyper)
     views = method.views(method.setup(w), w)
     assert len(views["personal"].population.ids) == 2 and len(views["global"].population.ids) == 3
-
-
-def test_traffic_is_fedavg_s() -> None:
-    w = world("perfedavg", hyper={"variant": "hf"})
-    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
-
-
-@pytest.mark.parametrize(("name", "value"), [("alpha", -1.0), ("beta", 0.0), ("delta", 0.0)])
-def test_bad_hyperparameters_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=f"hyper.{name}: {value:g}"):
-        world("perfedavg", hyper={name: value})
-
-
-def test_an_unknown_variant_is_refused() -> None:
-    hyper: dict[str, Any] = {"variant": "second"}
-    with pytest.raises(ConfigError, match="hyper.variant"):
-        world("perfedavg", hyper=hyper)

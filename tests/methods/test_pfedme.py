@@ -11,7 +11,7 @@ from semcom.config import ConfigError
 from semcom.methods.pfedme import PFedMe
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
-from tests.worlds import client, gap, tensors, world
+from tests.worlds import client, gap, world
 
 LAM, LR_P, ETA, BETA, NU, K = 4.0, 0.2, 0.1, 0.6, 0.3, 3
 HAND = {"lam": LAM, "lr_p": LR_P, "eta": ETA, "beta": BETA, "nu": NU, "inner_steps": K}
@@ -107,25 +107,13 @@ def test_theta_of_absent_clients_stays() -> None:
         assert all(torch.equal(a, b) for a, b in mine) is (k not in w.sample())
 
 
-def test_traffic_is_fedavg_s() -> None:
-    w = world("pfedme")
-    numbers = sum(t[0].numel() for t in tensors(rounds(w, n=2)[-1].model).values())
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * 3 * numbers
-
-
 @pytest.mark.parametrize(
     ("hyper", "words"),
     [
         ({"lr_p": 0.2}, r"^hyper.lr-p: 0.2 times .* is 3, above 2: theta diverges$"),
         ({"lr_p": 0.13, "nu": 0.5}, "hyper.lr-p: 0.13 times .* is 2.015,"),
-        ({"lr_p": 0.0}, "hyper.lr-p: 0"),
-        ({"eta": -0.1}, "hyper.eta: -0.1"),
-        ({"lam": -1.0}, "hyper.lam: -1"),
-        ({"nu": -1.0}, "hyper.nu: -1"),
-        ({"beta": 0.0}, "hyper.beta: 0"),
-        ({"inner_steps": 0}, "hyper.inner-steps: 0"),
     ],
 )
-def test_bad_hyperparameters_are_refused(hyper: dict[str, Any], words: str) -> None:
+def test_rates_that_diverge_are_refused(hyper: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         world("pfedme", hyper=hyper)

@@ -254,12 +254,12 @@ def stop_at_times(folder: Path, store: str, number: int, seconds: float, rng: ra
 
 
 def main(folder: Path, store: str, number: int) -> None:
-    """All of these: `number` runs that die at events, half as many deaths at times, and as many ends by signals."""
+    """All of these: `number` runs that die at events, a third as many deaths at times, and as many ends by signals."""
     rng = random.Random(f"kill {store}")
     events, seconds = whole(folder, store)
     die_at_events(folder, store, number, events, rng)
-    die_at_times(folder, store, number // 2, 0.7 * seconds, rng)
-    stop_at_times(folder, store, number, 1.2 * seconds, rng)
+    die_at_times(folder, store, number // 3, 0.7 * seconds, rng)
+    stop_at_times(folder, store, number // 3, 1.2 * seconds, rng)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, read_summar
 from tests.runs.test_run import flat, lines, timeless
 
 pytestmark = pytest.mark.slow
-NUMBERS = {"host": 20, "disk": 4}
-"""Where the rows of clients lie -> runs that die at chosen events; half as many deaths are at random times."""
+NUMBERS = {"host": 18, "disk": 3}
+"""Where the rows of clients lie -> runs that die at chosen events; a third as many deaths are at random times."""
 
 
 @pytest.fixture(scope="module", params=NUMBERS)
@@ -60,7 +60,7 @@ def test_they_were_killed_at_every_kind_of_moment(killed: tuple[Path, list[Any]]
     number = NUMBERS["disk" if (folder / "whole" / "rows-1.bin").exists() else "host"]
     chosen = [run for run in runs[1:] if run["events"]]
     assert len(chosen) == number and all(run["deaths"] >= 1 for run in chosen)
-    for kind, expected in (("time", number // 2), ("stop", number)):
+    for kind, expected in (("time", number // 3), ("stop", number // 3)):
         assert sum(run["deaths"] for run in runs if run["run"].startswith(kind)) == expected
     if number == NUMBERS["host"]:
         for name in (METRICS, CHECKPOINT, SUMMARY):

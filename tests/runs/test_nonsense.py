@@ -43,7 +43,7 @@ LONG = int(os.environ.get("SEMCOM_EXAMPLES", 0))
 def examples(number: int) -> settings:
     """Settings of a test with so many examples, or of its part of a long run."""
     return settings(
-        max_examples=max(number, LONG * number // 1000),
+        max_examples=max(number, LONG * number // 300),
         derandomize=not LONG,
         deadline=None,
         database=None,
@@ -261,7 +261,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@examples(1000)
+@examples(300)
 @given(requests(), st.integers(0, 2))
 def test_a_request_is_run_or_refused_in_a_line(table: dict[str, Any], share: int) -> None:
     """A third of what is accepted is run, in a long run all of it."""
@@ -340,7 +340,7 @@ def checked(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert status != 2 or len([line for line in lines if "round 1/1" not in line]) == 1, lines
 
 
-@examples(40)
+@examples(20)
 @given(st.lists(st.tuples(st.sampled_from(FLAGS), st.lists(words, max_size=2)), min_size=1, max_size=3))
 def test_words_are_carried_out_or_refused_in_a_line(
     capsys: pytest.CaptureFixture[str], given: list[tuple[str, list[str]]]
@@ -367,7 +367,7 @@ BROKEN: list[Callable[[str], str]] = [
 """What may have happened to a file."""
 
 
-@examples(120)
+@examples(60)
 @given(st.sampled_from(list(FIELDS)), values, st.sampled_from([BROKEN[0]] * len(BROKEN) + BROKEN))
 def test_a_file_is_carried_out_or_refused_in_a_line(
     capsys: pytest.CaptureFixture[str], place: tuple[str, str], value: Any, broken: Callable[[str], str]

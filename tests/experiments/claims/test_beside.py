@@ -18,10 +18,7 @@ COLUMN = "cifar10 dirichlet"
 DIVISION = PartitionConfig(kind="dirichlet", options=Dirichlet.Options(beta=0.1, min_size=600))
 
 
-@pytest.fixture(autouse=True)
-def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results that come with the package are no evidence here."""
-    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
+pytestmark = pytest.mark.usefixtures("without_stored_results")
 
 
 def table2(folder: Path, accuracies: dict[str, float], rate: float = 0.01) -> None:

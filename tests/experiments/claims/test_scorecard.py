@@ -21,11 +21,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack
 from tests.studies.folders import config, line, scored, simple, write
 
-
-@pytest.fixture(autouse=True)
-def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results that come with the package are no evidence here."""
-    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
+pytestmark = pytest.mark.usefixtures("without_stored_results")
 
 
 def compared(*values: float, **fields: object) -> Comparison:

@@ -1,7 +1,7 @@
 """A study that is killed again and again: `python -m tests.studies.sweep.kills FOLDER NUMBER`.
 
 First it is carried out undisturbed, in FOLDER/whole. Then each attempt is a forked process, so that nothing is imported
-anew, and gets SIGKILL at a random moment, until NUMBER of them were killed. One in ten has two workers, which are
+anew, and gets SIGKILL at a random moment, until NUMBER of them were killed. One in five has two workers, which are
 processes of their own. The next one begins when all processes of the last one are gone, in a new folder (FOLDER/0, 1
 ...) if the last one came to its end before. Prints a line of JSON: the number of kills, of those before which something
 had been written, and of folders.
@@ -87,7 +87,7 @@ def main(folder: Path, number: int) -> None:
     finish(folder / "0")
     seconds, rng, killed, worked, studies = time.monotonic() - start, random.Random("kills"), 0, 0, 1
     while killed < number:
-        before, jobs = begun(folder), 2 if killed % 10 == 4 else 1
+        before, jobs = begun(folder), 2 if killed % 5 == 4 else 1
         if kill(attempt(folder / f"{studies}", jobs), seconds * rng.uniform(0.1, 0.6) + (jobs - 1) * WORKERS_S):
             killed, worked = killed + 1, worked + (begun(folder) != before)
         else:

@@ -1,4 +1,4 @@
-"""A sweep that is killed at random moments, ten times: every result is there once, as without the kills."""
+"""A sweep that is killed at random moments, five times: every result is there once, as without the kills."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def results(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_every_result_of_a_study_that_is_killed_ten_times_is_there_once(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.studies.sweep.kills", str(tmp_path / "study"), "10"]
+def test_every_result_of_a_study_that_is_killed_five_times_is_there_once(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.studies.sweep.kills", str(tmp_path / "study"), "5"]
     environment, root = {**os.environ, "OMP_NUM_THREADS": "1"}, Path(__file__).parents[3]
     done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=root)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["killed"] == 10 and told["worked"] >= 5, "most were killed after something had been written"
+    assert told["killed"] == 5 and told["worked"] >= 3, "most were killed after something had been written"
     whole = tmp_path / "study" / "whole"
     expected, table = results(whole), read_table(whole)
     assert len(expected) == 4
