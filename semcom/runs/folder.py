@@ -88,7 +88,10 @@ class Folder:
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             return
-        other = read_config(stored, "out")
+        try:
+            other = read_config(stored, "config")
+        except ConfigError as error:
+            raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if run_hash(other) != run_hash(self.config):
             found = differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
