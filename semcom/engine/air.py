@@ -300,10 +300,12 @@ class Air:
 
     def _rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the bits that arrive per channel use of each client, what has to be sent again included."""
-        own, snr_db = self.config, self.snr_db(direction, ids).double()
+        own = self.config
         if own.rate == "fixed":
-            self._warn_of_rate(float(snr_db.amin()))
+            if self.logs and self.link.noisy and len(ids):
+                self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
+        snr_db = self.snr_db(direction, ids).double()
         gain = self.link.gain(self._typical)
         faded = 1.0 if gain is None else float(gain.abs().square().flatten().quantile(own.outage))
         limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
@@ -312,9 +314,9 @@ class Air:
             limit = known[(np.searchsorted(known, limit, "right") - 1).clip(0)]
         return limit if gain is None else limit * (1 - own.outage)
 
-    def _warn_of_rate(self, snr_db: float) -> None:
-        """Log, once in a run, that a fixed rate cannot be had at an SNR."""
-        if self.logs and self.link.noisy and self.config.bits_per_use > capacity(snr_db):
+    def _check_rate(self, snr_db: float) -> None:
+        """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
+        if self.config.bits_per_use > capacity(snr_db):
             self.logs = False
             logger.warning(
                 "air.bits-per-use: %g bit per use are more than the capacity at %g dB, %.2g; with air.rate capacity or "
