@@ -110,7 +110,7 @@ def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
     flag = spelled(name.replace(".options.", "."))
-    if stored == wanted:
+    if _short(stored) == _short(wanted) and stored == wanted:  # 1 is no 1.0
         imports = ", or of what it imports," if name == "plugins" else ""
         return f"{flag}: the content of {_short(wanted)}{imports} has changed"
     return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
