@@ -155,9 +155,10 @@ def value_of(run: Stored, view: str | None, metric: str) -> float:
         known = ", ".join(summary.get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
     flat = {**flatten(summary), "view": run.headline}
-    found = number_of(flat, metric, view, None if run.is_first_test else run.test_snr_db)
-    if isinstance(found, int | float) and not math.isnan(found):
-        return float(found)
+    for snr in (run.test_snr_db, None) if run.is_first_test else (run.test_snr_db,):
+        found = number_of(flat, metric, view, snr)
+        if isinstance(found, int | float) and not math.isnan(found):
+            return float(found)
     own = flatten({**(run.view(view) or {}), **(summary if view is None else {})})
     plain = [name for name, value in own.items() if isinstance(value, int | float) and not name.startswith("views.")]
     raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")
