@@ -191,6 +191,10 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             "local with classifiers": on("local", finish={"kind": "svm"}),
             "local with heads": on("local", finish={"kind": "mlp", "epochs": 3}),
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
+            **{
+                f"{name} at once": on(name, air={"parameters": "analog", "access": "superposed", "csi_error": 0.01})
+                for name in ("fedavg", "fedper", "fedprox", "fedrep")
+            },
             "diverged": diverged,
             "phases": phases,
             **{
