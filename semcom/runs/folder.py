@@ -353,6 +353,12 @@ def _digest(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def digest_lines(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
+    """Add lines of metrics.jsonl to a running digest, and return it as numbers, as a checkpoint keeps it."""
+    digest.update(_text(lines).encode())
+    return list(digest.digest())
+
+
 def _text(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import traceback
@@ -23,7 +24,7 @@ from semcom.runs.arrays import Arrays, lacking
 from semcom.runs.evaluation import check_views, evaluate, is_due
 from semcom.runs.failure import describe_error
 from semcom.runs.finish import FINISHED, has_last_stage, last_views
-from semcom.runs.folder import Folder, writing
+from semcom.runs.folder import Folder, digest_lines, writing
 from semcom.runs.images import Images
 from semcom.runs.limits import within_memory
 from semcom.runs.new_clients import evaluate_new_clients
@@ -77,6 +78,7 @@ class Loop:
             self.tally = self.world.session.tally
             self.state = self.method.setup(self.world)
         self.metrics: list[dict[str, Any]] = []
+        self.digest = hashlib.sha256()
         self.progress = self._progress(0)
         self.checkpoints = Checkpoints(folder, config, clock)
         self.stage = ""
@@ -175,6 +177,7 @@ class Loop:
             if self.folder:
                 self.folder.append(line)
             self.metrics.append(line)
+            digest_lines(self.digest, line)
 
     def _finish(self) -> dict[str, Any] | None:
         """Carry out the last stage, if there is one, and evaluate it. It draws as a round T + 1 would."""
@@ -237,8 +240,9 @@ class Loop:
     # -- the folder ----------------------------------------------------------------------------------------------
 
     def _progress(self, round_: int) -> dict[str, Any]:
-        """Return clock and counters as plain numbers, for a checkpoint."""
-        return {"round": round_, "seconds": dict(self.clock.seconds), **self.world.session.counters()}
+        """Return clock and counters as plain numbers, for a checkpoint, and the digest of the lines so far."""
+        counters = {"lines": digest_lines(self.digest), **self.world.session.counters()}
+        return {"round": round_, "seconds": dict(self.clock.seconds), **counters}
 
     def _resume(self) -> dict[str, Any] | None:
         """Take up a checkpoint, if the folder has one; return the summary of a run that is finished.
@@ -251,8 +255,10 @@ class Loop:
         else:
             with self.tally.uncounted():
                 check_views(self.method, self.state, self.world)
-        begun = begin(self.folder, self.checkpoints.stored, self.rounds) if self.folder else (None, [])
+        covered = self.progress["lines"]
+        begun = begin(self.folder, self.checkpoints.stored, self.rounds, covered) if self.folder else (None, [])
         summary, self.metrics = self.ranks.broadcast_object(begun)
+        digest_lines(self.digest, *self.metrics)
         return summary
 
     def restore(self, content: dict[str, Any], folder: Path | None) -> None:

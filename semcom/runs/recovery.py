@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from pathlib import Path
@@ -11,9 +12,9 @@ from semcom.config import Resolved, RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
-from semcom.files import CHECKPOINT, PREVIOUS, set_aside
+from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_aside
 from semcom.runs import checkpoint
-from semcom.runs.folder import Folder
+from semcom.runs.folder import Folder, digest_lines
 from semcom.runs.stop import defer_signals
 
 LOG = logging.getLogger(__name__)
@@ -126,27 +127,34 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
         raise RunError(f"{place}: {reason}; {remedy}") from error
 
 
-def begin(folder: Folder, stored: int | None, rounds: int) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+def begin(
+    folder: Folder, stored: int | None, rounds: int, covered: list[int]
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """Make a folder ready for the rounds that are not done yet, and read its metrics so far.
 
     Args:
         folder: which is written to from here on.
         stored: round of the checkpoint that has been taken up, if any.
         rounds: the run's number of rounds.
+        covered: digest of the lines that the checkpoint covers.
 
     Returns:
         the summary of a finished run (None: it is not finished), and the lines of metrics.jsonl.
 
     Raises:
-        RunError: the run is finished, but its checkpoint is missing; or lines of metrics.jsonl are.
+        RunError: the run is finished, but its checkpoint is missing; or lines of metrics.jsonl are, or have changed.
     """
     summary = folder.summary()
     if summary is not None and stored is None:
         path = folder.path / CHECKPOINT
         raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
+    lines = folder.metrics(stored or 0)
+    if len(lines) == stored and digest_lines(hashlib.sha256(), *lines) != covered:
+        path = folder.path / METRICS
+        raise RunError(f"{path} has lines that the run did not write; give another folder to train it again")
     if summary is not None and stored != rounds:
         LOG.warning("rounds %d to %d are trained again", (stored or 0) + 1, rounds)
         summary = None
     if summary is None:
         folder.begin(stored or 0)
-    return summary, folder.metrics(stored or 0)
+    return summary, lines

@@ -28,7 +28,7 @@ from tests import worlds
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
-CLOCK = ("seconds", "samples_per_second", "hash", "commit")
+CLOCK = ("seconds", "samples_per_second", "hash", "commit", "lines")  # a digest of lines that have seconds
 
 
 def timeless(value: dict[str, Any]) -> dict[str, Any]:
@@ -343,6 +343,9 @@ def test_metrics_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> Non
         (METRICS, rows[0] + rows[2], "lacks lines of rounds 1 to 3"),
         (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks lines of rounds 1 to 3"),
         (METRICS, b"", "lacks lines of rounds 1 to 3"),
+        (METRICS, rows[1] + rows[0] + rows[2], "has lines that the run did not write"),
+        (METRICS, b"".join(rows).replace(b'"loss": ', b'"loss": 1', 1), "has lines that the run did not write"),
+        (METRICS, b"".join(rows).replace(b'"loss"', b'"lost"', 1), "has lines that the run did not write"),
         (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks lines of rounds 1 to 3"),
     ):
         good = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
@@ -354,6 +357,25 @@ def test_metrics_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> Non
         assert snapshot(tmp_path) == before
         (tmp_path / name).write_bytes(good) if good is not None else (tmp_path / name).unlink()
     assert len(run(config).metrics) == 6
+
+
+def test_no_bit_of_the_metrics_changes_a_result(tmp_path: Path) -> None:
+    """Of a run whose summary is made again: each flip is refused, or leaves all numbers as they were."""
+    config = worlds.request(out=str(tmp_path))
+    done = run(config)
+    whole = (tmp_path / METRICS).read_bytes()
+    bits = torch.randperm(8 * len(whole), generator=torch.Generator().manual_seed(0))[:40].tolist()
+    refused = 0
+    for bit in bits:
+        (tmp_path / SUMMARY).unlink(missing_ok=True)
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (tmp_path / METRICS).write_bytes(flipped)
+        try:
+            assert run(config).metrics == done.metrics
+        except RunError:
+            refused += 1
+    assert refused > 20
 
 
 def test_halves_of_files_are_removed_when_a_folder_is_opened(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from semcom.runs.folder import CHECKPOINT, read_summary
 from semcom.studies.results.table import read_table
 
 pytestmark = pytest.mark.slow
-CLOCKS = ("seconds", "samples_per_second", "commit")
+CLOCKS = ("lines", "seconds", "samples_per_second", "commit")
 
 
 def without_clocks(values: Any) -> Any:
