@@ -26,7 +26,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.equalise import equalise
 from channels.link import Link, complex_normal
 
 SAMPLES = 2**14
@@ -56,7 +55,7 @@ def mean_gain(link: Link, drawn: Mapping[str, Tensor], snr_db: Tensor) -> Tensor
     if gain is None or link.equaliser != "mmse":
         return None
     no = torch.pow(10.0, snr_db.to(torch.float64) / -10.0).view(-1, *[1] * gain.ndim)
-    _, effective = equalise(link.equaliser, gain, no, link.estimate(drawn, no.sqrt()))
+    _, _, effective = link.gains_at(drawn, no)
     assert effective is not None
     return effective.real.expand(len(no), *gain.shape).flatten(1).mean(1).to(snr_db.dtype)
 

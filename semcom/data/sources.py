@@ -172,7 +172,7 @@ class Published:
 
     @property
     def _class(self) -> Any:
-        """torchvision's class."""
+        """The class of torchvision that reads the dataset."""
         import torchvision.datasets
 
         return getattr(torchvision.datasets, self.source)

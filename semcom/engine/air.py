@@ -19,7 +19,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from torch import Tensor
 from channels import Link
 from channels.coding.mcs import TABLE, capacity
 from channels.link import Cost
+from channels.power import PAIR, to_features, to_pairs
 from channels.superposition import Inversion, mean_gain, typical
 from semcom.config import AirConfig
 from semcom.engine.host.sending import send
@@ -37,6 +38,8 @@ from semcom.engine.store.population import Cohort, Population, Prefix, average, 
 logger = logging.getLogger(__name__)
 
 Direction = Literal["up", "down"]
+RATES = np.array(sorted(scheme.efficiency for scheme in TABLE))
+"""Bits per channel use of 5G's schemes."""
 
 
 @dataclass
@@ -150,7 +153,8 @@ class Air:
             missed = [_weighted(weights[pop.at(c)], start.missed) for c, start in held]
             ids = np.concatenate([c.ids for c, _ in held])
             error, sent = self._superpose(name + tensor, torch.cat(each), ids)
-            silent += [1 - sent] if sent is not None else []
+            if sent is not None:
+                silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if silent:
             self.report("cut-off", torch.cat(silent, 1).mean(1))
@@ -229,8 +233,9 @@ class Air:
         for c, start in zip(pop.spread(part).stacks(), _starts(since, pop), strict=True):
             arrived = {}
             for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
-                error = self._error(direction, name + n, c.tensors[n] - start(n).received, c.ids)
-                arrived[n] = c.tensors[n] + (start(n).missed + error)
+                received, missed = start(n)
+                error = self._error(direction, name + n, c.tensors[n] - received, c.ids)
+                arrived[n] = c.tensors[n] + (missed + error)
             cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
         return Population(tuple(cohorts))
 
@@ -246,12 +251,13 @@ class Air:
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
         host: Any = {"drawn": _stacked(drawn), "snr_db": snr_db}
-        if (mean := mean_gain(self.link, self._typical, snr_db)) is not None:
-            host["mean"] = mean.unsqueeze(1)
+        mean = self._mean_gain(tuple(snr_db.tolist())) if self.link.equaliser == "mmse" else None
+        if mean is not None:
+            host["mean"] = mean.to(snr_db.dtype).unsqueeze(1)
         there = send(host, values.device)
         got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
         error = got / there["mean"] - symbols if mean is not None else got - symbols
-        return _numbers(error, values) * rms.view(-1, *[1] * (values.ndim - 1))
+        return _weighted(rms.squeeze(1), _numbers(error, values))
 
     def _superpose(self, name: str, values: Tensor, ids: np.ndarray) -> tuple[Tensor, Tensor | None]:
         """Return the error of the sum of `values` `[n, ...]` when all send at once, and which symbols each sends."""
@@ -275,6 +281,16 @@ class Air:
         return typical(self.link)
 
     @cached_property
+    def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
+        """SNRs in dB -> `mean_gain`, which all tensors that are sent at these SNRs have in common."""
+
+        @lru_cache(maxsize=4)
+        def at(snrs_db: tuple[float, ...]) -> Tensor | None:
+            return mean_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
+
+        return at
+
+    @cached_property
     def _inversion(self) -> Inversion:
         threshold = 10 ** (self.config.truncation_db / 10)
         return Inversion.over(self.link.gain(self._typical), threshold, self.config.csi_error)
@@ -282,8 +298,7 @@ class Air:
     def _count_models_down(self, pop: Population, part: Prefix) -> None:
         """Count models that come down: what the clients of a cohort share once, what they own for each."""
         for c in pop.cohorts:
-            common = tuple(n for n in c.shared if in_part(n, part))
-            shared = c.counts(common) if common else 0
+            shared = sum(t.numel() for n, t in c.common.items() if in_part(n, part))
             each = np.ones(len(c.ids))
             if shared:
                 self._count("down", c.ids, shared * each, broadcast=True)
@@ -306,13 +321,17 @@ class Air:
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
         snr_db = self.snr_db(direction, ids).double()
-        gain = self.link.gain(self._typical)
-        faded = 1.0 if gain is None else float(gain.abs().square().flatten().quantile(own.outage))
+        faded = 1.0 if self._faded is None else self._faded
         limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
         if own.rate == "mcs":
-            known = np.array(sorted(scheme.efficiency for scheme in TABLE))
-            limit = known[(np.searchsorted(known, limit, "right") - 1).clip(0)]
-        return limit if gain is None else limit * (1 - own.outage)
+            limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
+        return limit if self._faded is None else limit * (1 - own.outage)
+
+    @cached_property
+    def _faded(self) -> float | None:
+        """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
+        gain = self.link.gain(self._typical)
+        return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
 
     def _check_rate(self, snr_db: float) -> None:
         """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
@@ -340,28 +359,25 @@ class Air:
         if not self.link.radio or not len(ids):
             return
         uses, energy = (np.array([c.max()]) if once else c for c in cost)
-        band = self.config.bandwidth_hz if once else self._bandwidth(ids)
-        assert band is not None, "semcom.resolve fills it"
+        band = self._whole_hz if once else self._bandwidth(ids)
+        powered = self._whole_hz if direction == "down" else band  # what a transmit power is spread over
+        symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
-        total.energy_j += float((energy * self._symbol_energy(direction, ids, once)).sum())
+        total.energy_j += float((energy * symbol).sum())
 
-    def _symbol_energy(self, direction: Direction, ids: np.ndarray, once: bool) -> np.ndarray | float:
-        """Return Es in joule: as it is set, or a transmit power over the band that it is spread over."""
-        if self.powers_w is None:
-            return self.config.symbol_energy
-        spread = self.config.bandwidth_hz if once or direction == "down" else self._bandwidth(ids)
-        assert spread is not None, "semcom.resolve fills it"
-        return self.powers_w[direction] / spread
+    @property
+    def _whole_hz(self) -> float:
+        assert self.config.bandwidth_hz is not None, "semcom.resolve fills it"
+        return self.config.bandwidth_hz
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
         """Return each client's part of the band in Hz.
 
         Equal parts are those of the round's clients, not of the `ids`.
         """
-        shares, whole = self.link.shares, self.config.bandwidth_hz
-        assert whole is not None, "semcom.resolve fills it"
-        return whole * (1 / self.participants if shares is None else np.array(shares)[ids])
+        shares = self.link.shares
+        return self._whole_hz * (1 / self.participants if shares is None else np.array(shares)[ids])
 
 
 @dataclass(frozen=True)
@@ -410,19 +426,18 @@ def _symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]
     sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
     count = send(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
     rms = (flat.square().sum(1, keepdim=True) / count).sqrt()
-    return _pairs(torch.where(rms > 0, flat / rms, 0.0)) / 2**0.5, rms * 2**0.5
+    return _pairs(torch.where(rms > 0, flat / rms, 0.0)) / PAIR, rms * PAIR
 
 
 def _pairs(values: Tensor) -> Tensor:
     """Return numbers `[n, ...]` two by two as complex ones, `[n, s]`; an odd one has 0 beside it."""
     flat = values.reshape(len(values), -1)
-    flat = torch.nn.functional.pad(flat, (0, flat.shape[1] % 2))
-    return torch.view_as_complex(flat.unflatten(1, (-1, 2)).contiguous())
+    return to_pairs(torch.nn.functional.pad(flat, (0, flat.shape[1] % 2)))
 
 
 def _numbers(pairs: Tensor, like: Tensor) -> Tensor:
     """Return complex numbers `[n, s]` as real ones, in the shape of `like` `[n, ...]`."""
-    return torch.view_as_real(pairs).flatten(1)[:, : like[0].numel()].reshape(like.shape)
+    return to_features(pairs)[:, : like[0].numel()].reshape(like.shape)
 
 
 def _stacked(drawn: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from channels import Link
 from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
-from semcom.engine.air import Air
+from semcom.engine.air import Air, Direction
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
@@ -69,11 +69,21 @@ class World:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
         check_link(draws.link, config, device, draws.dtype)
-        self.air = Air(config.air, draws.link, draws.on_air, draws.key_on_air, draws.snr_db)
-        self.air.participants, self.air.report, self.air.logs = config.participants, self.report, team.rank == 0
-        if draws.cell is not None:
-            own = config.network
-            self.air.powers_w = {"up": watts(own.power_dbm), "down": watts(own.base_power_dbm)}
+        powers: dict[Direction, float] = {
+            "up": watts(config.network.power_dbm),
+            "down": watts(config.network.base_power_dbm),
+        }
+        self.air = Air(
+            config.air,
+            draws.link,
+            draws.on_air,
+            draws.key_on_air,
+            draws.snr_db,
+            participants=config.participants,
+            report=self.report,
+            logs=team.rank == 0,
+            powers_w=None if draws.cell is None else powers,
+        )
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
         self._initial = Initial(config, federation, device)

@@ -75,6 +75,11 @@ class Cohort:
     shared: frozenset[str] = frozenset()
 
     @property
+    def common(self) -> dict[str, Tensor]:
+        """The tensors that all clients share, `[1, ...]`."""
+        return {name: self.tensors[name] for name in self.shared}
+
+    @property
     def device(self) -> torch.device:
         """The device of the tensors."""
         return next(iter(self.tensors.values())).device
