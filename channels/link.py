@@ -253,20 +253,23 @@ class Link:
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
-        gain, weight, effective = self.gains_at(drawn, no)
-        return Hop(gain, weight, effective, drawn.get("noise"), no.sqrt(), meter)
+        deviation = no.sqrt()
+        return Hop(*self.gains_at(drawn, no, deviation), drawn.get("noise"), deviation, meter)
 
-    def gains_at(self, drawn: Realisation, no: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def gains_at(
+        self, drawn: Realisation, no: Tensor, deviation: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return h with the sender's amplitude, the equaliser's w, and a = w h, at a noise variance; None stands for 1.
 
         Args:
             drawn: realisation, stacked.
             no: real, broadcastable to the symbols.
+            deviation: its square root.
         """
         gain = self.gain(drawn)
         if (amplitude := self.amplitude(gain, no)) is not None:
             gain = amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
-        return gain, *equalise(self.equaliser, gain, no, self.estimate(drawn, no.sqrt()))
+        return gain, *equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

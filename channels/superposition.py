@@ -55,7 +55,7 @@ def mean_gain(link: Link, drawn: Mapping[str, Tensor], snr_db: Tensor) -> Tensor
     if gain is None or link.equaliser != "mmse":
         return None
     no = torch.pow(10.0, snr_db.to(torch.float64) / -10.0).view(-1, *[1] * gain.ndim)
-    _, _, effective = link.gains_at(drawn, no)
+    _, _, effective = link.gains_at(drawn, no, no.sqrt())
     assert effective is not None
     return effective.real.expand(len(no), *gain.shape).flatten(1).mean(1).to(snr_db.dtype)
 
