@@ -20,6 +20,8 @@ PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
 ERROR = "error.txt"
 """File that a failed run leaves in its folder: one line, then the traceback."""
+TRAINING = "training"
+"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
 SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
 """Files of a sweep's folder: what is swept, a row per run, the accuracies as text."""
 

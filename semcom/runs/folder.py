@@ -28,6 +28,9 @@ from semcom.files import (
     ERROR,
     METRICS,
     SUMMARY,
+    SWEEP,
+    TABLE,
+    TRAINING,
     append,
     refuse_file,
     remove_leftovers,
@@ -87,6 +90,8 @@ class Folder:
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
+            if found := _of_study(self.path):  # it would be hidden: what holds a run is read as that run
+                raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
         try:
             other = read_config(stored, "config")
@@ -210,6 +215,13 @@ class Folder:
         """Write summary.json: the run is done."""
         with writing(SUMMARY):
             write_summary(self.path, summary)
+
+
+def _of_study(folder: Path) -> str | None:
+    """Name what shows that a folder without a run is that of a study; None: nothing does."""
+    of_sweep = (name for name in (SWEEP, TABLE) if (folder / name).exists())
+    runs = (path.parent.name for path in folder.glob(f"*/{CONFIG}") if path.parent.name != TRAINING)
+    return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)
 
 
 def is_held(lock: Path) -> bool:

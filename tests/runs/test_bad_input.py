@@ -76,6 +76,15 @@ def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
             run(config)
 
 
+@pytest.mark.parametrize("name", ["sweep.json", "results.parquet", "a-run/config.json"])
+def test_a_run_does_not_hide_a_study(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    with refuses("out", tmp_path, name.split("/")[0]):
+        run(tiny(out=str(tmp_path)))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
 @pytest.mark.parametrize("field", ["data.name", "new_data", "partition.path"])
 def test_an_archive_larger_than_memory_is_refused(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A zip bomb: 64 MiB of zeros in 64 KiB."""

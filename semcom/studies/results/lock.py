@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
-from semcom.files import SWEEP, TABLE, refuse_file
+from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, refuse_file
 from semcom.runs.folder import LOCK, MOMENT_S, is_held
 
 T = TypeVar("T")
@@ -147,13 +147,13 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """Read sweep.json, which says what sweep a folder belongs to; None where there is none.
 
     Raises:
-        ConfigError: it is a file, or holds results of which nobody says whose they are.
+        ConfigError: it is a file, or holds a run, or results of which nobody says whose they are.
     """
     refuse_file(folder)
     path = folder / SWEEP
     if not path.exists():
-        if (folder / TABLE).exists():
-            raise ConfigError(f"out: {folder} holds {TABLE} without a {SWEEP}; give another folder")
+        if found := next((name for name in (TABLE, CONFIG, METRICS, SUMMARY) if (folder / name).exists()), None):
+            raise ConfigError(f"out: {folder} holds {found} without a {SWEEP}; give another folder")
         return None
     try:
         held = json.loads(path.read_text(encoding="utf-8"))

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR, SUMMARY
+from semcom.files import ERROR, SUMMARY, TRAINING
 from semcom.runs.folder import read_summary, write_config, write_summary
 from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
     from semcom.runs.loop import Observer
     from semcom.runs.result import Result
-
-TRAINING = "training"
-"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
 
 
 def run_folder(config: RunConfig) -> Path:

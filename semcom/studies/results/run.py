@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
-from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
+from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
 from semcom.runs.accuracy import CURVES
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import owner_field
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER
-from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.table import configuration, fields, read_table
 
 AT_TESTS = tuple(CURVES.values())

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, at_home, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, TRAINING, at_home, write_atomically
 from semcom.runs.arrays import lacking
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
@@ -15,7 +15,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, experiment
 from semcom.studies.results.archive import unpacked
 from semcom.studies.results.lock import read_record
-from semcom.studies.results.outcome import TRAINING, is_finished, run_folder
+from semcom.studies.results.outcome import is_finished, run_folder
 from semcom.studies.results.run import Stored, stored_runs
 from semcom.studies.sweep.plan import Plan
 

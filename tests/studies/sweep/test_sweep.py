@@ -378,7 +378,10 @@ def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
 
 
-@pytest.mark.parametrize(("name", "text"), [("results.parquet", ""), ("sweep.json", "{"), ("sweep.json", "[1]")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("results.parquet", ""), ("sweep.json", "{"), ("sweep.json", "[1]"), ("config.json", "{}"), ("summary.json", "")],
+)
 def test_a_strange_folder_is_refused(tmp_path: Path, fake_run: Run, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with refuses("out", name):
