@@ -19,7 +19,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
 from semcom.runs import finish, unused_settings
-from semcom.runs.inputs import fingerprint_inputs
+from semcom.runs.inputs import check_reaches_processes, fingerprint_inputs
 from semcom.runs.limits import check_size
 from semcom.runs.new_clients import check as check_newcomers
 from semcom.runs.new_clients import joining
@@ -81,6 +81,8 @@ def _prepare(request: RunConfig) -> Setup:
     setup = Setup(config, method, link, None, cautions)
     unused_settings.check(setup, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
+    if config.processes > 1:
+        check_reaches_processes("processes", config)
     find(HEADS, config.model.head, "model.head")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)

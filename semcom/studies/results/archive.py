@@ -19,7 +19,19 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, TRAINING, at_home, write_atomically
+from semcom.files import (
+    ARRAYS,
+    CONFIG,
+    ERROR,
+    METRICS,
+    REPORT,
+    SUMMARY,
+    SWEEP,
+    TABLE,
+    TRAINING,
+    at_home,
+    write_atomically,
+)
 from semcom.studies.results.run import stored_runs
 from semcom.studies.results.table import read_table
 

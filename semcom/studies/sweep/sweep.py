@@ -18,6 +18,7 @@ from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require
 from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
+from semcom.runs.inputs import check_reaches_processes
 from semcom.studies.analysis.sheet import sheet
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
@@ -150,6 +151,9 @@ def execute(
     with ExitStack() as stack:
         found = stack.enter_context(reusable(plan, reuse, train))
         left = [config for key, config in share.items() if key not in found and not is_finished(config)]
+        elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
+        for config in left if elsewhere and not own else ():
+            check_reaches_processes(elsewhere, config)
         if backend == "loky":
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
