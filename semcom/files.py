@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from semcom.config.errors import ConfigError
 
@@ -86,6 +88,29 @@ def digest_of_file(path: Path) -> str:
     """Return the digest of a file's content. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Write plain values as JSON that any reader takes: infinity as 1e999, which is read as that, and NaN as null."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_marked(value), indent=indent, allow_nan=False)
+        return text.replace(f'"{_INFINITE}', "").replace(f'{_INFINITE}"', "")
+
+
+_INFINITE = "<infinite>"
+"""What surrounds an infinite number until it is no longer within a string."""
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _marked(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(held) for held in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else f"{_INFINITE}{'-' if value < 0 else ''}1e999{_INFINITE}"
 
 
 def refuse_file(path: Path, field: str = "out") -> None:

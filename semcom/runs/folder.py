@@ -36,6 +36,7 @@ from semcom.files import (
     remove_leftovers,
     set_aside,
     sync,
+    to_json,
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
@@ -248,7 +249,7 @@ def write_config(folder: Path, config: RunConfig) -> Path:
 
 
 def _config_text(config: RunConfig) -> str:
-    return json.dumps(to_dict(config), indent=2) + "\n"
+    return to_json(to_dict(config), indent=2) + "\n"
 
 
 def read_config(path: Path | str, asked: str) -> RunConfig:
@@ -315,10 +316,14 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         OSError: it could not be written; no half of it is there.
     """
-    plain = json.loads(json.dumps(summary))  # as it will be read
+    return write_atomically(folder / SUMMARY, summary_text(summary))
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return the content of summary.json."""
+    plain = json.loads(to_json(summary))  # as it will be read
     values = {name: value for name, value in plain.items() if name != "digest"}
-    text = json.dumps({**values, "digest": _digest(values)}, indent=2)
-    return write_atomically(folder / SUMMARY, text + "\n")
+    return to_json({**values, "digest": _digest(values)}, indent=2) + "\n"
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
@@ -372,7 +377,7 @@ def digest_lines(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
 
 
 def _text(lines: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(line) + "\n" for line in lines)
+    return "".join(to_json(line) + "\n" for line in lines)
 
 
 def _parsed(text: bytes) -> dict[str, Any] | None:

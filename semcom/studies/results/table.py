@@ -110,9 +110,14 @@ def configuration(frame: pd.DataFrame) -> list[str]:
 
 def write_table(frame: pd.DataFrame, path: Path) -> Path:
     """Write the table (Parquet), all of it or nothing, and return `path`."""
+    return write_atomically(path, table_bytes(frame))
+
+
+def table_bytes(frame: pd.DataFrame) -> bytes:
+    """Return the table as the content of a Parquet file."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
-    return write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def read_table(path: Path) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ import semcom
 from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require
-from semcom.files import REPORT, SWEEP, TABLE, write_atomically
+from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.runs.inputs import check_reaches_processes
 from semcom.studies.analysis.sheet import sheet
@@ -247,7 +246,7 @@ def _settle(plan: Plan, others: bool) -> None:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, json.dumps(plan.record, indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, to_json(plan.record, indent=2) + "\n")
 
 
 def _has_ended(config: RunConfig) -> bool:
