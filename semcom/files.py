@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +24,8 @@ PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
 ERROR = "error.txt"
 """File that a failed run leaves in its folder: one line, then the traceback."""
+ELSEWHERE = "elsewhere/"
+"""What stands before the name of a file in an archive, in the place of its folder: no dataset is called so."""
 TRAINING = "training"
 """Folder in that of a run where an experiment that adds to summaries leaves the training."""
 SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
@@ -88,6 +92,25 @@ def digest_of_file(path: Path) -> str:
     """Return the digest of a file's content. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises OSError, also for what is none, such as a pipe, for which it would wait."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json(path: Path) -> Any:
+    """Read plain values. Raises OSError as `open_file`, ValueError for what is no JSON, or nested without end."""
+    with open_file(path) as file:
+        content = file.read()
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -32,6 +32,8 @@ from semcom.files import (
     TABLE,
     TRAINING,
     append,
+    open_file,
+    read_json,
     refuse_file,
     remove_leftovers,
     set_aside,
@@ -296,7 +298,7 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
     whole: list[dict[str, Any]] = []
     try:
-        with (folder / METRICS).open("rb") as file:
+        with open_file(folder / METRICS) as file:
             for line in map(_parsed, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
@@ -338,10 +340,10 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
     """
     path = folder / SUMMARY
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RunError(f"{path} is damaged ({error})") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
@@ -384,7 +386,7 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
         line = json.loads(text) if text.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
 

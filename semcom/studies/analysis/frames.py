@@ -108,8 +108,10 @@ def classes(found: Runs) -> Iterator[Row]:
             of = [line["views"][view]["classes"] for line in lines if view in line.get("views", {})]
             # A view of the last stage is its own evaluation, even where the rounds had one of that name.
             of = of[-1:] if view in (run.summary or {}).get("finish", {}).get("views", {}) else of[-LAST:]
+            if not of:  # its metrics are lost
+                continue
             tested = np.array(of, dtype=float).reshape(len(of), -1)
-            means = tested.mean(0).tolist() if of else []
+            means = tested.mean(0).tolist()
             yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
 
 

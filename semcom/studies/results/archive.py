@@ -122,7 +122,7 @@ def _content(path: Path, places: Places) -> bytes:
     if path.name == ERROR:  # its traceback names files of this machine
         return f"{places.words(path.read_text(encoding='utf-8', errors='replace').partition(chr(10))[0])}\n".encode()
     if path.name == REPORT:
-        return places.words(path.read_text(encoding="utf-8")).encode()
+        return places.words(path.read_text(encoding="utf-8", errors="replace")).encode()
     if path.name == TABLE:
         try:
             return table_bytes(places.frame(read_table(path)))

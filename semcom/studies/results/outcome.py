@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR, SUMMARY, TRAINING
+from semcom.files import ERROR, SUMMARY, TRAINING, open_file
 from semcom.runs.folder import read_summary, write_config, write_summary
 from semcom.studies.grid import set_fields
 
@@ -51,5 +51,13 @@ def is_finished(config: RunConfig) -> bool:
 
 def left_error(config: RunConfig) -> str | None:
     """Read the first line of what a failed run left; None where there is nothing."""
-    path = run_folder(config) / ERROR
-    return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None
+    return first_line(run_folder(config) / ERROR) or None
+
+
+def first_line(path: Path) -> str:
+    """Read the first line of a text; empty where there is none that can be read."""
+    try:
+        with open_file(path) as file:
+            return file.readline().decode(errors="replace").strip()
+    except OSError:
+        return ""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-ELSEWHERE = "elsewhere/"
-"""What stands before the name of a file in the place of its folder: no name of a dataset begins so."""
+from semcom.files import ELSEWHERE
+
 BEFORE, AFTER = r"(?<![\w.~/\\-])", r"(?![\w~-]|\.\w)"
 """Where a path may begin and end in a text: a part of a component is none."""
 PATH = re.compile(rf"{BEFORE}(?:~/|[A-Za-z]:\\|/)(?:[^\s'\"/,;:()\[\]]+[/\\])+([^\s'\"/,;:()\[\]]*[\w~-])?")

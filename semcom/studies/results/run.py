@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,9 +16,11 @@ from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import owner_field
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.results.lock import OWNER
+from semcom.studies.results.lock import OWNER, parse_record
+from semcom.studies.results.outcome import first_line
 from semcom.studies.results.table import configuration, fields, read_table
 
+LOG = logging.getLogger(__name__)
 AT_TESTS = tuple(CURVES.values())
 """Numbers in a summary that are one for each test SNR."""
 Status = Literal["done", "unfinished", "failed", "pending"]
@@ -208,19 +210,22 @@ def variants_of(record: Mapping[str, Any]) -> dict[str, str]:
 def _record(folder: Path) -> dict[str, Any]:
     """Read sweep.json, nothing where there is none. Raises ConfigError for one that cannot be read."""
     try:
-        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+        return parse_record(folder / SWEEP)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _listed(folder: Path) -> dict[str, dict[str, Any]]:
     """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
     if not (folder / TABLE).exists():
         return {}
-    frame = read_table(folder)
+    try:
+        frame = read_table(folder)
+    except ConfigError as error:
+        LOG.warning("%s; it is left out", error)
+        return {}
     names = [*configuration(frame), "status", "error", "hash", *(["variant"] if "variant" in frame else [])]
     rows = frame[list(dict.fromkeys(names))].to_dict("records")
     return {row["hash"]: {name: value for name, value in row.items() if not _missing(value)} for row in rows}
@@ -233,6 +238,8 @@ def _missing(value: Any) -> bool:
 def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
     config = read_config(folder, "study")
+    if config.train.rounds is None or config.train.participation is None:
+        raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
@@ -259,11 +266,7 @@ def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str 
         return "failed", str(damaged), None
     if summary is not None:
         return "done", None, summary
-    try:
-        error = (folder / ERROR).read_text(encoding="utf-8").partition("\n")[0]
-    except FileNotFoundError:  # a sweep that begins removes those of all runs that it tries again
-        error = row.get("error")
-    if error:
+    if error := first_line(folder / ERROR) or row.get("error"):  # a sweep removes those of runs that it tries again
         return "failed", error, None
     return ("unfinished" if folder.is_dir() else "pending"), None, None
 
