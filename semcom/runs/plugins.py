@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,7 @@ from semcom.files import digest
 from semcom.runs.sources import imported
 from semcom.runs.stop import Stopped
 
+LOG = logging.getLogger(__name__)
 _PREFIX = "semcom_plugin_"
 _loaded: dict[str, str] = {}
 """Plug-in, as `absolute` spells it -> digest of its sources when this process imported it."""
@@ -62,13 +64,17 @@ def digest_of(plugin: str) -> str:
 
 def _load(name: str) -> str:
     """Import a plug-in and return the digest of its sources."""
-    with registering(name):
-        if not name.endswith(".py"):
+    new = name not in sys.modules
+    with registering(name) as registered:
+        if name.endswith(".py"):
+            read = digest(_sources(name))
+            _execute(Path(name))
+        else:
             importlib.import_module(name)
-            return digest(_sources(name))
-        read = digest(_sources(name))
-        _execute(Path(name))
-        return read
+            read = digest(_sources(name))
+    if new and not registered:
+        LOG.warning("plug-in %s registers nothing", name)
+    return read
 
 
 def _execute(path: Path) -> None:

@@ -175,6 +175,14 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
         assert run_hash(with_plugin(name, method="local")) != run_hash(before)
 
 
+def test_a_plugin_that_registers_nothing_is_told(plugin: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (plugin.parent / "idle.py").write_text("import json\n")
+    with_plugin(plugin, plugin.parent / "idle.py")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"plug-in {plugin.parent / 'idle.py'} registers nothing"
+    ]
+
+
 def test_a_process_does_not_go_on_with_old_code(plugin: Path) -> None:
     with_plugin(plugin)
     with_plugin(plugin)

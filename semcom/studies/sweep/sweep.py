@@ -18,6 +18,7 @@ from semcom.config.checks import require
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.runs.inputs import check_reaches_processes
+from semcom.screen import say
 from semcom.studies.analysis.sheet import sheet
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
@@ -272,7 +273,7 @@ def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
         text = sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)
-        print(text, end="")
+        say(text)
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
         _tell(plan, failed, own)
