@@ -38,6 +38,7 @@ LISTS: Mapping[str, str] = {
     "datasets": "semcom.data.registry:DATASETS",
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
+    "tasks": "semcom.tasks.registry:TASKS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",

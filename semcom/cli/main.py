@@ -158,10 +158,11 @@ def train(words: list[str]) -> None:
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
     from semcom.runs.runner import carry_out
+    from semcom.tasks.registry import metrics_of
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
-    progress = report.RoundProgress(config.train.rounds)
+    progress = report.RoundProgress(config.train.rounds, metrics_of(config.task)[0])
     trackers: list[Any] = [progress, *([board] if board else [])]
     with _logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():

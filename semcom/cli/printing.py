@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.accuracy import CURVES, LAST, tested_at
+from semcom.runs.accuracy import LAST, curve_of, tested_at
 from semcom.screen import bars, on_terminal
+from semcom.tasks.metric import ACCURACY, Metric, read_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST = 100
 """Clients that are shown of a split."""
-_AT_SNR, _SNR_WIDTH = "accuracy % at", 7
-"""Title and width of the columns of a table over test SNRs."""
+_SNR_WIDTH = 7
+"""Width of the columns of a table over test SNRs."""
 
 
 class RoundProgress(contextlib.ExitStack):
@@ -28,17 +29,19 @@ class RoundProgress(contextlib.ExitStack):
 
     Args:
         rounds: T, the number of rounds of the run.
+        metric: what is shown of each view.
     """
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, metric: Metric = ACCURACY) -> None:
         super().__init__()
-        self.rounds = rounds
+        self.rounds, self.metric = rounds, metric
         self.bar: Any = None
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Show one line of `metrics.jsonl`."""
         shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
-        shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
+        views, metric = line.get("views", {}), self.metric
+        shown |= {name: metric.state(view[metric.name]).replace(" %", "%") for name, view in views.items()}
         if self.bar is None and on_terminal(sys.stderr):
             self.bar = self.enter_context(bars())  # not before the first round: a wrong request ends with one line
             self.bar.add_task("round", total=self.rounds, note="")
@@ -57,15 +60,16 @@ def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
         radio: whether the run has a channel; without one nothing is said of it.
     """
     views, snrs = _with_windows(summary), tested_at(summary["views"])
-    body = _accuracies("view", views)
+    metrics = read_metrics(summary)
+    body = _means("view", views, metrics)
     if len(snrs) > 1:
-        body += _curves(views, snrs)
+        body += _curves(views, snrs, metrics[0])
     if "new_clients" in summary:
-        body += _accuracies("new client (at the end)", summary["new_clients"])
+        body += _means("new client (at the end)", summary["new_clients"], metrics)
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
-    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} %{where} after {end}"
+    head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
     return "\n".join([head, *body, *air_lines(summary, radio)])
 
 
@@ -89,21 +93,23 @@ def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
 
 
-def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    columns = {"accuracy": "accuracy %", "accuracy_std": "std", "worst10": "worst 10 %"}
-    rows = [[f"{100 * view[key]:.1f}" for key in columns] for view in views.values()]
-    return _table(title, list(views), rows, list(columns.values()))
+def _means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
+    first, *others = metrics
+    columns = {first.name: first.heading, f"{first.name}_std": "std", "worst10": "worst 10 %"}
+    rows = [[*map(first.format, map(view.get, columns)), *(m.format(view[m.name]) for m in others)] for view in views.values()]
+    return _table(title, list(views), rows, [*columns.values(), *(m.heading for m in others)])
 
 
-def _curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str]) -> list[str]:
-    """Return the lines of a table of each view's accuracy at each SNR, as many side by side as the terminal has."""
-    names = [name for name, view in views.items() if CURVES["accuracy"] in view]
-    room = max(1, (terminal() - max(map(len, (*names, _AT_SNR)))) // (_SNR_WIDTH + 1))
+def _curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:
+    """Return the lines of a table of a metric of each view at each SNR, as many side by side as the terminal has."""
+    curve, title = curve_of(metric.name), f"{metric.heading} at"
+    names = [name for name, view in views.items() if curve in view]
+    room = max(1, (terminal() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
     lines: list[str] = []
     for first in range(0, len(snrs), room):
         some = snrs[first : first + room]
-        rows = [[f"{100 * views[name][CURVES['accuracy']][snr]:.1f}" for snr in some] for name in names]
-        lines += _table(_AT_SNR, names, rows, [f"{snr} dB" for snr in some], _SNR_WIDTH)
+        rows = [[metric.format(views[name][curve][snr]) for snr in some] for name in names]
+        lines += _table(title, names, rows, [f"{snr} dB" for snr in some], _SNR_WIDTH)
     return lines
 
 

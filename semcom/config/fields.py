@@ -204,6 +204,8 @@ class RunConfig(Section):
 
     method: str = "fedcl"
     """Name of the method (see: semcom list methods)."""
+    task: str = "classification"
+    """What is asked of the received features (see: semcom list tasks)."""
     hyper: Any = None
     """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
     data: DataConfig = field(default_factory=DataConfig)

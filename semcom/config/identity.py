@@ -21,6 +21,7 @@ NOT_IDENTITY = (
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
 LATER: Mapping[str, Any] = {
+    "task": "classification",
     "data.size": 32,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",

@@ -74,6 +74,15 @@ class Federation:
         images, labels = self.images.to(device), self.labels.to(device)
         return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
 
+    @property
+    def sources(self) -> Federation:
+        """The federation with the images that this one is made of: itself, unless features are in their place."""
+        return self
+
+    def gather_sources(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the images that those at `index` are made of, as `gather` returns images."""
+        return self.gather(index, dtype)
+
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1."""
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory

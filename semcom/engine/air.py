@@ -185,7 +185,7 @@ class Air:
         return values + self._error(direction, name, values, ids, floats)
 
     def features(
-        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, classes: int, back: bool = True
+        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, target_bits: float, back: bool = True
     ) -> None:
         """Count the split traffic of mini-batches: features and labels up and, with `back`, gradients down.
 
@@ -193,14 +193,14 @@ class Air:
             ids: the clients, `[n]`.
             sizes: samples of each mini-batch, for each client.
             d: numbers per sample.
-            classes: C, of which a label is one.
+            target_bits: of what a client sends with the features of a sample, error-free: its label.
             back: whether gradients come down.
         """
         owner = np.repeat(np.arange(len(ids)), [len(batches) for batches in sizes])
         numbers = d * np.array([b for batches in sizes for b in batches], dtype=np.float64)
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
-        bits = floats / d * np.log2(classes)
+        bits = floats / d * target_bits
         labels = bits / self._rate("up", ids)
         self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:

@@ -27,6 +27,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, pad, plan
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
+from semcom.tasks.registry import TASKS
 
 
 class Draws:
@@ -43,6 +44,7 @@ class Draws:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
         training_link: the link that local training passes; without `train.through_link` all that is left of the run's
             is its power normalisation.
+        task: what is asked.
         cell: where the clients are, if they are in a cell.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
@@ -56,6 +58,7 @@ class Draws:
         quiet = "ideal" if link.normalises else "none"
         self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
+        self.task = TASKS.get(config.task)()
         self.round = 0
         channel = config.channel
         down, test = channel.downlink_snr_db, channel.test_snr_db
@@ -133,7 +136,8 @@ class Draws:
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
-        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms)
+        answers = None if self.task.classifies else self.task.target(source, index, self.dtype)
+        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms, self.task, answers)
 
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
         """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""

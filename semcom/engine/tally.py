@@ -71,8 +71,8 @@ class Tally:
             self._traffic(ids, [batch_sizes(int(n), batch) for n in owned], back=False)
 
     def _traffic(self, ids: np.ndarray, sizes: Sequence[Sequence[int]], back: bool) -> None:
-        classes = len(self.draws.federation.classes)
-        self.air.features(ids, sizes, self.draws.config.model.features, classes, back)
+        bits = self.draws.task.target_bits(self.draws.federation)
+        self.air.features(ids, sizes, self.draws.config.model.features, bits, back)
 
     def settle(self) -> None:
         """Add what all ranks measured on the air since the last call; this waits for the device, so once a round."""

@@ -40,6 +40,7 @@ class FedCoSR(Method):
     """CE + alpha InfoNCE(f, global centroids), from the body tau_k body_k + (1 - tau_k) body_global."""
 
     paper = "Huang et al., arXiv:2404.17916v3"
+    classifies = True
     shares = "encoder and label centroids"
     personal = "head, and its part of the encoder"
     sends = "theta and label centroids, up and down"

@@ -35,6 +35,7 @@ class FedGH(Method):
     """The head is overwritten by phi, the whole model trained; phi learns from the class means of its features."""
 
     paper = "Yi et al., ACM Multimedia 2023"
+    classifies = True
     preset = {"optimizer": "sgd", "lr": 0.01, "rounds": 500}
     shares = "head"
     personal = "encoder"

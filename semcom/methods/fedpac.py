@@ -41,6 +41,7 @@ class FedPAC(FedAvg):
     """Body: CE + lambda MSE(f, prototype of its class), from round 2; f is the received feature. Head: CE."""
 
     paper = "Xu et al., ICLR 2023"
+    classifies = True
     preset = {
         **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "weight_decay": 5e-4},
         **{"batch_size": 50, "local_epochs": 5, "rounds": 200},

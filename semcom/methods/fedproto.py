@@ -38,6 +38,7 @@ class FedProto(Method):
     """CE + lambda MSE(f, global prototype of its class); f is the received feature, as the base station has it."""
 
     paper = "Tan et al., AAAI 2022"
+    classifies = True
     preset = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 4, "rounds": 100}
     shares = "class prototypes"
     personal = "encoder and head"

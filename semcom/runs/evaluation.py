@@ -12,12 +12,12 @@ import torch
 from semcom.config import ConfigError, Resolved
 from semcom.engine.host.sending import send
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, confusion, confusions
+from semcom.engine.train.view import View, confusion, confusions, measurements
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.runs.accuracy import CURVES, LAST, per_class, per_client, spread
+from semcom.runs.accuracy import LAST, curve_of, per_class, per_client, spread
 from semcom.runs.finish import has_own_stage
 
 
@@ -27,9 +27,9 @@ def is_due(config: Resolved, round_: int) -> bool:
 
 
 def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
-    """Return each view's accuracy on the clients' test samples, as a line of metrics.jsonl holds it.
+    """Return what each view's answers on the clients' test samples are worth, as a line of metrics.jsonl holds it.
 
-    The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve. Where some
+    The first test SNR gives the numbers of clients; where `channel.test_snr_db` is set, all of them give a curve. Where some
     client has not all classes, the same answers taken among its own classes stand beside them. Where the partition sets
     samples aside for validation, their accuracy does too, at the first test SNR.
     """
@@ -37,6 +37,8 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
     if draws.config.train.eval_clients is not None:
         views = of_clients(views, draws.tested())
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
+    if not draws.task.classifies:
+        return _measured(session, views)
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
     tests = confusions(session, views, draws.test_snrs, draws.federation.test, note=among)
     for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
@@ -51,9 +53,32 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
                 found[name] = {**spread(accuracies), **single, **means}
             if snr is not None:
                 for number, mean in means.items():
-                    found[name].setdefault(CURVES[number], {})[f"{snr:g}"] = mean
+                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
     for name, accuracy in _validation(session, views).items():
         found[name]["validation"] = accuracy
+    return found
+
+
+def _measured(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+    """Return the numbers of a task that does not ask for classes, which its metrics name, of each view."""
+    draws = session.draws
+    first, *others = draws.task.metrics
+    found: dict[str, dict[str, Any]] = {name: {} for name in views}
+    tests = measurements(session, views, draws.test_snrs, draws.federation.test)
+    for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
+        for name, clients in tables.items():
+            own = clients[first.name]
+            means = {metric.name: float(clients[metric.name].mean()) for metric in (first, *others)}
+            if test == 0:
+                found[name] = {**spread(own, first), "clients": own.tolist(), **means}
+            if snr is not None:
+                for number, mean in means.items():
+                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
+    table = draws.federation.validation
+    if views and table.sizes.any():
+        (held,) = measurements(session, views, draws.test_snrs[:1], table, "validation", metered=False)
+        for name, clients in held.items():
+            found[name]["validation"] = float(np.nanmean(clients[first.name]))
     return found
 
 

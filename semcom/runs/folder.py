@@ -36,6 +36,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
+from semcom.tasks.metric import read_headline
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -298,7 +299,7 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
     Args:
         folder: of the run.
-        summary: as docs/metrics.md has it; `accuracy` and `hash` (of the resolved configuration) at least.
+        summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the task's headline, such as `accuracy`, at least.
 
     Raises:
         OSError: it could not be written; no half of it is there.
@@ -339,9 +340,13 @@ def _summary_problem(found: Any, expected: str | None) -> str | None:
         return "it holds no JSON object"
     if found.get("digest") != _digest({name: value for name, value in found.items() if name != "digest"}):
         return "its digest is not that of its content"
-    accuracy = found.get("accuracy")
-    if not isinstance(accuracy, int | float) or not math.isfinite(accuracy):
-        return f"its accuracy is {accuracy!r}"
+    try:
+        metric = read_headline(found)
+    except (LookupError, TypeError):
+        return "its task is no task"
+    value = found.get(metric.name)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return f"its {metric.label} is {value!r}"
     if expected is not None and found.get("hash") != expected:
         return f"it is of run {found.get('hash')}, not of {expected}: of another configuration or version"
     return None

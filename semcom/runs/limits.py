@@ -8,6 +8,7 @@ have fitted; what they miss and the system refuses ends a run with one line (`wi
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ from semcom.engine.random import global_draws
 from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
-from semcom.models.registry import HEADS, build_encoder
+from semcom.models.registry import build_encoder, build_head
+from semcom.tasks.registry import TASKS
 
 CLIENT = 400
 """Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
@@ -101,15 +103,17 @@ def check_models(config: Resolved, members: Federation, device: torch.device) ->
 def _count_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
     channels, size = members.images.shape[1], members.images.shape[2]
-    d, classes, head = config.model.features, len(members.classes), config.model.head
+    d, head, task = config.model.features, config.model.head, TASKS.get(config.task)()
+    shape = task.shape(members)
     try:
         with on_meta(), global_draws("size"):
-            parts = build_encoder(encoder, channels, d, size), HEADS.get(head)(d, classes)
+            parts = build_encoder(encoder, channels, d, size), build_head(head, d, shape)
             return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises
-        what = f"{d} features, {classes} classes and {size}x{size} pixels"
+        asked = f"{len(members.classes)} classes" if task.classifies else f"answers of {math.prod(shape):,} numbers"
+        what = f"{d} features, {asked} and {size}x{size} pixels"
         raise ConfigError(f"model: {encoder!r} or {head!r} cannot be made with {what} ({one_line(error)})") from None
 
 

@@ -15,6 +15,7 @@ from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.methods.base import Method
+from semcom.methods.parts.classifiers import is_classifier
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
@@ -26,6 +27,7 @@ from semcom.runs.new_clients import joining
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import REGISTRIES, options, replace_options, with_options
 from semcom.runs.setup import Setup
+from semcom.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from channels import Link
@@ -82,6 +84,7 @@ def _prepare(request: RunConfig) -> Setup:
     unused_settings.check(setup, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from(config, link)
     find(HEADS, config.model.head, "model.head")
+    _check_task(config, method)
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)
@@ -90,6 +93,19 @@ def _prepare(request: RunConfig) -> Setup:
     if config.precision == "tf32" and device.type != "cuda":
         raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")
     return dataclasses.replace(setup, config=config, joined_link=joined)
+
+
+def _check_task(config: Resolved, method: Method) -> None:
+    """Raise ConfigError for a task that is unknown, or without the classes that something in a run works on."""
+    if find(TASKS, config.task, "task").classifies:
+        return
+    why = f"{config.task} does not ask for classes"
+    if method.classifies:
+        raise ConfigError(f"task: {why}, and {config.method} works on the classes of answers; take another method")
+    if is_classifier(config.finish.kind):
+        raise ConfigError(f"finish.kind: {why}, and {config.finish.kind} answers with one; give a head")
+    if "confusion" in config.keep:
+        raise ConfigError(f"keep: {why}, and 'confusion' counts them; leave it out")
 
 
 def _fill(train: TrainConfig, method: Method) -> Schedule:

@@ -11,6 +11,7 @@ from semcom.engine.world import World
 from semcom.runs.accuracy import headlines
 from semcom.runs.folder import commit, versions
 from semcom.runs.machine import machine
+from semcom.tasks.metric import describe_metrics
 
 
 def summarize(
@@ -30,19 +31,20 @@ def summarize(
     Raises:
         RunError: nothing was evaluated.
     """
-    views = headlines([finish] if finish else [])
-    views |= {name: view for name, view in headlines(metrics).items() if name not in views}
-    config, session = world.config, world.session
+    config, session, task = world.config, world.session, world.session.draws.task
+    views = headlines([finish] if finish else [], task.metrics)
+    views |= {name: view for name, view in headlines(metrics, task.metrics).items() if name not in views}
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
-    first = next(iter(views.values()))
+    first, headline = next(iter(views.values())), task.metrics[0].name
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     return {
         "method": config.method,
-        "accuracy": first["accuracy"],
-        "accuracy_std": first["accuracy_std"],
+        **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
+        headline: first[headline],
+        f"{headline}_std": first[f"{headline}_std"],
         "views": views,
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),

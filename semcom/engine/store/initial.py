@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,9 @@ from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
-from semcom.models.registry import ENCODERS, HEADS, build_encoder
+from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
 from semcom.models.split import SplitModel
+from semcom.tasks.registry import TASKS
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -47,6 +49,11 @@ class Initial:
     device: torch.device
     shelves: int = 0
     networks: dict[str, SplitModel] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an answer."""
+        return TASKS.get(self.config.task)().shape(self.federation)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -72,7 +79,7 @@ class Initial:
             ConfigError: the engine cannot run the network.
             ValueError: a prefix names no part of a model.
         """
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
         factories = self._factories(encoder)
         for prefix in (shared,) if isinstance(shared, str) else shared:
             if not any(part.startswith(prefix) for part in factories):
@@ -91,7 +98,7 @@ class Initial:
 
         first = {part: start(part, int(ids[0])) for part in factories}
         tried = {name: t for row in first.values() for name, t in row.items()}
-        _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
+        _check_network(network, tried, self.federation.images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
             check_part(network, "encoder", encoder, tried, self.federation.images.shape[1:])
         if not HEADS.ships(model.head):
@@ -119,17 +126,17 @@ class Initial:
         Raises:
             ConfigError: the engine cannot run the head.
         """
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
 
         def head() -> nn.Module:
-            return own_layers(HEADS.get(name)(model.features, classes))
+            return own_layers(build_head(name, model.features, shape))
 
         if model.init == "client":
             rows = [self._fresh("head.", name, head, int(client)) for client in ids]
         else:
             rows = [self._fresh("head.", name, head)] * len(ids)
         network = _template(lambda: SplitModel(nn.Identity(), head()))
-        _check_network(network, rows[0], torch.Size([model.features]), model.features, classes)
+        _check_network(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
             check_part(network, "head", name, rows[0], [model.features])
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
@@ -144,11 +151,11 @@ class Initial:
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
         _, channels, size, _ = self.federation.images.shape
         return {
             "encoder.": lambda: own_layers(build_encoder(encoder, channels, model.features, size)),
-            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
+            "head.": lambda: own_layers(build_head(model.head, model.features, shape)),
         }
 
     def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
@@ -187,7 +194,7 @@ def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def _check_network(
-    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
+    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, shape: tuple[int, ...]
 ) -> None:
     """Check that the engine can run a network, by trying it out on two images.
 
@@ -207,12 +214,12 @@ def _check_network(
     network.eval()
     some = next(iter(tensors.values()))
     x = torch.zeros(2, *image, dtype=some.dtype, device=some.device)
-    for part, wanted in (("encoder", features), ("head", classes)):
+    for part, wanted in (("encoder", (features,)), ("head", shape)):
         try:
             own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
             x = functional_call(network.get_submodule(part), own, (x,))
         except Exception as error:  # whatever a network of the user's raises
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
-        if x.shape != (2, wanted):
-            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")
+        if x.shape not in ((2, *wanted), (2, math.prod(wanted))):
+            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; {[*wanted]} is needed")

@@ -20,6 +20,10 @@ from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
 from semcom.models.stacks import on_stacks, works_on_stacks
+from semcom.tasks.classification import Classification
+from semcom.tasks.task import Task
+
+CLASSIFICATION = Classification()
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Batch:
         classes: C.
         signals: realisation that the batch meets on its way through each model, by the model's name.
         uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, where the phase asks for them.
+        task: what is asked.
+        answers: the right answers, `[k, b, ...]` (None: the labels).
     """
 
     x: Tensor
@@ -43,6 +49,13 @@ class Batch:
     classes: int
     signals: Mapping[str, Signal] = field(default_factory=dict, repr=False)
     uniforms: Tensor | None = None
+    task: Task = CLASSIFICATION
+    answers: Tensor | None = None
+
+    @property
+    def target(self) -> Tensor:
+        """The right answers, `[k, b, ...]`."""
+        return self.y if self.answers is None else self.answers
 
     @property
     def weight(self) -> Tensor:
@@ -160,7 +173,7 @@ class StackedModel:
     def __call__(
         self, batch: Batch, instead: Mapping[str, Tensor] | None = None, *, track: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return received features `[k, b, d]` and logits `[k, b, C]`.
+        """Return received features `[k, b, d]` and the head's outputs `[k, b, ...]`: logits `[k, b, C]` of classes.
 
         Args:
             batch: the images.
@@ -178,7 +191,7 @@ class StackedModel:
         return self._part("encoder.", batch.x, batch)
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
-        """Return the logits of received features, `[k, b, d] -> [k, b, C]`; `batch` is theirs, if there is one."""
+        """Return the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
         return self._part("head.", features, batch)
 
     def receive(self, features: Tensor, batch: Batch) -> Tensor:
@@ -220,7 +233,8 @@ class StackedModel:
             module.train(training)
         k, b = x.shape[:2]
         if k > 1 and not training and self._is_shared(prefix):
-            return self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None).reshape(k, b, -1)
+            once = self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None)
+            return once.reshape(k, b, *once.shape[2:])
         tensors = self._tensors_of(prefix, k)
         if training:
             drawn = self._drawn(prefix, module, batch)

@@ -17,7 +17,7 @@ from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.base import cross_entropy
+from semcom.methods.base import plain_objective
 from semcom.methods.parts.classifiers import is_classifier, is_head, linear_classifiers, linear_scores
 from semcom.models.split import SplitModel
 
@@ -38,7 +38,7 @@ def with_classifiers(world: World, bodies: Population, kind: str | None = None, 
 
 
 def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = None) -> Population:
-    """Return copies of the models of the clients that are tested, of which a part has been trained by plain CE.
+    """Return copies of the models of the clients that are tested, of which a part has been trained by the task's loss alone.
 
     Without any epochs, all models are returned as they are.
 
@@ -56,15 +56,15 @@ def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = No
     phase, tested = Phase("tune", epochs=epochs), pop.select(world.tested())
     if part == "head.":
         return trained_heads(world, tested, _heads_of(tested), phase)
-    return world.fit(tested, cross_entropy, train=part, phase=phase, optimizer=finishing_optimizer(world)).models
+    return world.fit(tested, plain_objective, train=part, phase=phase, optimizer=finishing_optimizer(world)).models
 
 
 def trained_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
-    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by plain CE."""
+    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by the task's loss alone."""
     if phase.epochs != 0:
         optimizer = finishing_optimizer(world)
         features = world.on_features(bodies)
-        heads = features.fit(heads, cross_entropy, train="head.", phase=phase, optimizer=optimizer).models
+        heads = features.fit(heads, plain_objective, train="head.", phase=phase, optimizer=optimizer).models
     return _joined(bodies, heads)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
-from semcom.runs.accuracy import CURVES
+from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import owner_field
@@ -20,8 +20,6 @@ from semcom.studies.results.lock import OWNER
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.table import configuration, fields, read_table
 
-AT_TESTS = tuple(CURVES.values())
-"""Numbers in a summary that are one for each test SNR."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -97,14 +95,15 @@ class Stored:
         if found is None:
             return None
         snr = None if self.test_snr_db is None else f"{self.test_snr_db:g}"
-        there = {key: found[curve][snr] for key, curve in CURVES.items() if snr in found.get(curve, {})}
-        whole = {key: value for key, value in found.items() if key not in AT_TESTS}
+        curves = curves_in(found)
+        there = {key: found[curve][snr] for curve, key in curves.items() if snr in found[curve]}
+        whole = {key: value for key, value in found.items() if key not in curves}
         return {**whole, **there} if self.is_first_test else there
 
     def knows(self, metric: str) -> bool:
         """Check whether a number may be known at its test SNR: all are at the first one, and few at the others."""
         views = (self.summary or {}).get("views", {}).values()
-        return self.is_first_test or any(CURVES.get(metric) in numbers for numbers in views)
+        return self.is_first_test or any(curve_of(metric) in numbers for numbers in views)
 
     def field(self, name: str) -> Any:
         """Look up a field of its configuration, or its hash, variant, status or test SNR; None where it has none."""

@@ -13,7 +13,7 @@ import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
 from semcom.files import TABLE, write_atomically
-from semcom.runs.accuracy import CURVES
+from semcom.runs.accuracy import curve_of
 
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
@@ -72,7 +72,7 @@ def number_of(row: Mapping[str, Any], metric: str, view: str | None = None, test
         view: name of the view (None: the headline, or the run).
         test_snr_db: the test SNR that it is of (None: the first one, of which all numbers are).
     """
-    name = metric if test_snr_db is None else f"{CURVES.get(metric)}.{test_snr_db:g}"
+    name = metric if test_snr_db is None else f"{curve_of(metric)}.{test_snr_db:g}"
     found = row.get(f"views.{view or row.get('view')}.{name}", math.nan)
     return row.get(name, math.nan) if view is None and (found is None or found != found) else found
 

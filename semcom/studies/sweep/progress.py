@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR, METRICS
 from semcom.runs.accuracy import tested_at
+from semcom.tasks.metric import read_headline
 from semcom.runs.folder import read_summary, write_config
 from semcom.screen import bars, on_terminal
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
@@ -93,11 +94,12 @@ class SweepProgress:
         self._say(f"{len(left)} run{'s were' if len(left) > 1 else ' was'} not started: {reason}")
 
     def _done(self, config: RunConfig) -> None:
-        """Report a finished run with its accuracy."""
+        """Report a finished run with its headline."""
         key, found = run_hash(config), read_summary(run_folder(config)) or {}
+        metric = read_headline(found)
         first, *others = tested_at(found.get("views", {})) or [""]
         where = f" at {first} dB" if others else ""
-        self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %{where}")
+        self._report(key, f"{self._labels[key]}, {metric.label} {metric.state(found[metric.name])}{where}")
 
     def _report(self, key: str, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""
