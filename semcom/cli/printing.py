@@ -95,7 +95,7 @@ def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def _means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
     first, *others = metrics
-    columns = {first.name: first.heading, f"{first.name}_std": "std", "worst10": "worst 10 %"}
+    columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
     rows = [[*map(first.format, map(view.get, columns)), *(m.format(view[m.name]) for m in others)] for view in views.values()]
     return _table(title, list(views), rows, [*columns.values(), *(m.heading for m in others)])
 

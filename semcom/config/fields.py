@@ -232,9 +232,9 @@ class RunConfig(Section):
     """File or plug-in -> digest of its content, filled in by `semcom.resolve`, which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
-    keep: tuple[Literal["confusion", "features", "curves-per-client"], ...] = ()
+    keep: tuple[Literal["confusion", "features", "curves-per-client", "images"], ...] = ()
     """What `arrays.npz` keeps beside the numbers: confusion (matrices per client), features (of test images),
-    curves-per-client."""
+    curves-per-client, images (a few test images as they come back, of a task that rebuilds them)."""
     device: str = "auto"
     """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"

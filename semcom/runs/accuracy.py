@@ -22,9 +22,8 @@ def curve_of(number: str) -> str:
 
 def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
     """Return which numbers of a view are known at each test SNR, in its order: what summaries call that -> number."""
-    found = {name: name.removesuffix(CURVE) for name in view if name.endswith(CURVE)}
-    accuracy = {curve_of(ACCURACY.name): ACCURACY.name}
-    return {name: {**found, **accuracy}[name] for name in view if name in found or name in accuracy}
+    named = {name: name.removesuffix(CURVE) for name in view if name.endswith(CURVE) or name == CURVE[1:]}
+    return {name: ACCURACY.name if name == CURVE[1:] else number for name, number in named.items()}
 
 
 def per_client(confusion: np.ndarray) -> np.ndarray:
@@ -58,8 +57,8 @@ def spread(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
     fairness = {"jain": jain(values)} if metric.share else {}
     return {
         metric.name: float(values.mean()),
-        f"{metric.name}_std": float(values.std()),
-        "worst10": worst(values, higher=metric.higher),
+        metric.key("std"): float(values.std()),
+        metric.key("worst10"): worst(values, higher=metric.higher),
         **fairness,
     }
 
@@ -93,18 +92,18 @@ def headline(
         name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
         for name, of in known(*curves_in(last[-1])).items()
     }
-    beside = (*(metric.name for metric in metrics[1:]), "among_own", "validation")
+    beside = (*(metric.name for metric in metrics[1:]), "among_own", first.key("validation"))
     others = {name: float(np.mean(of)) for name, of in known(*beside).items()}
     own = curve_of(first.name)
-    ended = {curve_of("last"): dict(last[-1][own])} if own in last[-1] else {}
+    ended = {curve_of(first.key("last")): dict(last[-1][own])} if own in last[-1] else {}
     return {
         **spread(clients, first),
         "clients": clients.tolist(),
         **curves,
         **others,
-        "best": means[best],
+        first.key("best"): means[best],
         "best_round": rounds[best],
-        "last": means[-1],
+        first.key("last"): means[-1],
         **ended,
     }
 

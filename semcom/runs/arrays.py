@@ -15,8 +15,8 @@ from semcom.files import write_atomically
 
 Arrays = dict[str, np.ndarray]
 
-CONFUSION, FEATURES, CURVES = "confusion", "features", "curves-per-client"
-PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/"}
+CONFUSION, FEATURES, CURVES, IMAGES = "confusion", "features", "curves-per-client", "images"
+PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMAGES: "images/"}
 """What can be kept -> how the names of its arrays begin."""
 
 

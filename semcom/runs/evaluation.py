@@ -78,7 +78,7 @@ def _measured(session: Session, views: Mapping[str, View]) -> dict[str, dict[str
     if views and table.sizes.any():
         (held,) = measurements(session, views, draws.test_snrs[:1], table, "validation", metered=False)
         for name, clients in held.items():
-            found[name]["validation"] = float(np.nanmean(clients[first.name]))
+            found[name][first.key("validation")] = float(np.nanmean(clients[first.name]))
     return found
 
 

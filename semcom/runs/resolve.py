@@ -97,7 +97,10 @@ def _prepare(request: RunConfig) -> Setup:
 
 def _check_task(config: Resolved, method: Method) -> None:
     """Raise ConfigError for a task that is unknown, or without the classes that something in a run works on."""
-    if find(TASKS, config.task, "task").classifies:
+    task = find(TASKS, config.task, "task")
+    if "images" in config.keep and not task.pictures:
+        raise ConfigError(f"keep: 'images' are those that come back, and {config.task} gives none; leave it out")
+    if task.classifies:
         return
     why = f"{config.task} does not ask for classes"
     if method.classifies:

@@ -36,15 +36,14 @@ def summarize(
     views |= {name: view for name, view in headlines(metrics, task.metrics).items() if name not in views}
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
-    first, headline = next(iter(views.values())), task.metrics[0].name
+    first, metric = next(iter(views.values())), task.metrics[0]
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     return {
         "method": config.method,
         **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
-        headline: first[headline],
-        f"{headline}_std": first[f"{headline}_std"],
+        **{name: first[name] for name in (metric.name, metric.key("std"))},
         "views": views,
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),

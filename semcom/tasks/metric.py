@@ -46,7 +46,15 @@ class Metric:
         return f"{self.format(value)} {self.shown_unit}".rstrip()
 
 
+    def key(self, derived: str) -> str:
+        """Return what summaries call a number that is derived from it: "psnr_worst10", of the accuracy "worst10"."""
+        return derived if self.name == "accuracy" and derived != "std" else f"{self.name}_{derived}"
+
+
 ACCURACY = Metric("accuracy", "accuracy", share=True, digits=1)
+PSNR = Metric("psnr", "PSNR", "dB", digits=2)
+SSIM = Metric("ssim", "SSIM")
+MSE = Metric("mse", "mean squared error", higher=False, digits=4)
 
 
 def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from semcom.tasks.metric import Metric
+from semcom.tasks.metric import MSE, PSNR, SSIM
 from semcom.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -28,11 +28,7 @@ class Reconstruction(Task):
     at most.
     """
 
-    metrics = (
-        Metric("psnr", "PSNR", "dB", digits=2),
-        Metric("ssim", "SSIM"),
-        Metric("mse", "mean squared error", higher=False, digits=4),
-    )
+    metrics = (PSNR, SSIM, MSE)
     pictures = True
 
     def shape(self, federation: Federation) -> tuple[int, ...]:

@@ -148,7 +148,7 @@ def test_tested_clients_alone_are_kept(tmp_path: Path) -> None:
 
 def test_few_images_are_drawn_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = kept_by(run(request(tmp_path / "all")))
-    monkeypatch.setattr(artifacts, "IMAGES", 22)
+    monkeypatch.setattr(artifacts, "MOST", 22)
     some, again = (kept_by(run(request(tmp_path / name))) for name in ("some", "again"))
     sizes = np.bincount(some["samples/client"], minlength=4)
     assert sizes.sum() == 22 and sizes.max() - sizes.min() == 1 and same(some, again)
