@@ -82,7 +82,9 @@ def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
     rates = summary.get("error_rates", {})
     wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
-    return [f"received SNR: {snr}" if radio else "no radio", *errors, "per participating client and round", *sent]
+    ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
+    heard = f"received SNR: {snr}" if radio else "no radio"
+    return [heard, *ratio, *errors, "per participating client and round", *sent]
 
 
 def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:

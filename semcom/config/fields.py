@@ -65,6 +65,8 @@ class ModelConfig(Section):
     """Name of the head (see: semcom list heads)."""
     features: int = 64
     """d: real features per image, d/2 complex symbols."""
+    bandwidth_ratio: str | None = None
+    """k/n: complex symbols per number of an image, such as 1/12, in place of `features` (None: what these give)."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 

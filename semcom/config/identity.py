@@ -23,6 +23,7 @@ NOT_IDENTITY = (
 LATER: Mapping[str, Any] = {
     "task": "classification",
     "data.size": 32,
+    "model.bandwidth_ratio": None,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -10,7 +11,9 @@ import torch
 
 from semcom.config import COMMON, ConfigError, NoEffect, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
 from semcom.config.checks import check, check_types
+from semcom.config.errors import shown
 from semcom.config.options import check_options
+from semcom.data.load import load
 from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
@@ -67,6 +70,7 @@ def _prepare(request: RunConfig) -> Setup:
     request = with_options(request)
     check_types(request)  # of the options too, before a path among them is looked up
     request = fingerprint_inputs(request)
+    request = _fill_features(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill(_without(request.train, method), method)
     finish.check(request, method)
@@ -93,6 +97,27 @@ def _prepare(request: RunConfig) -> Setup:
     if config.precision == "tf32" and device.type != "cuda":
         raise ConfigError(f"precision: 'tf32' is a rounding of CUDA's, not of {device.type}; give float32 or bf16")
     return dataclasses.replace(setup, config=config, joined_link=joined)
+
+
+def _fill_features(request: RunConfig) -> RunConfig:
+    """Fill in the number of features that a bandwidth ratio asks for: d = 2 (k/n) n for images of n numbers.
+
+    Raises ConfigError for a ratio that is none, or of which d would be no whole and even number.
+    """
+    asked = request.model.bandwidth_ratio
+    if asked is None:
+        return request
+    try:
+        ratio = Fraction(asked)
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(f"model.bandwidth-ratio: {shown(asked)} is no ratio; give one such as 1/12") from None
+    numbers = load(request.data).images.shape[1] * request.data.size**2
+    features = 2 * ratio * numbers
+    if features <= 0 or features % 2:
+        d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"
+        raise ConfigError(f"model.bandwidth-ratio: {asked} gives {float(features):g} features; {d}")
+    model = dataclasses.replace(request.model, features=int(features), bandwidth_ratio=None)
+    return dataclasses.replace(request, model=model)
 
 
 def _check_task(config: Resolved, method: Method) -> None:
