@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from semcom.studies.grid import Grid, Variant
     from semcom.studies.registry import EXPERIMENTS
     from semcom.studies.sweep.sweep import sweep
+    from semcom.tasks.metric import Metric
+    from semcom.tasks.registry import TASKS
+    from semcom.tasks.task import Task
 
 try:
     __version__ = metadata.version("semcom")
@@ -85,6 +88,9 @@ _LAZY = {
     "Result": "semcom.runs.result",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
+    "TASKS": "semcom.tasks.registry",
+    "Task": "semcom.tasks.task",
+    "Metric": "semcom.tasks.metric",
     "TensorBoard": "semcom.runs.tracking",
     "Variant": "semcom.studies.grid",
     "average": "semcom.engine.store.population",
@@ -119,6 +125,7 @@ __all__ = [
     "HEADS",
     "METHODS",
     "Method",
+    "Metric",
     "ModelConfig",
     "NetworkConfig",
     "PARTITIONS",
@@ -131,6 +138,8 @@ __all__ = [
     "RunError",
     "Split",
     "Study",
+    "TASKS",
+    "Task",
     "TensorBoard",
     "TrainConfig",
     "Variant",

@@ -122,7 +122,8 @@ def _fill_features(request: RunConfig) -> RunConfig:
 
 def _check_task(config: Resolved, method: Method) -> None:
     """Raise ConfigError for a task that is unknown, or without the classes that something in a run works on."""
-    task = find(TASKS, config.task, "task")
+    task = find(TASKS, config.task, "task")()
+    task.check(config)
     if "images" in config.keep and not task.pictures:
         raise ConfigError(f"keep: 'images' are those that come back, and {config.task} gives none; leave it out")
     if task.classifies:

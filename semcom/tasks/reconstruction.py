@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from semcom.config import ConfigError
 from semcom.tasks.metric import MSE, PSNR, SSIM
 from semcom.tasks.task import Task
 
 if TYPE_CHECKING:
+    from semcom.config import Resolved
     from semcom.data.federation import Federation
 
 PSNR_CAP_DB = 100.0
 """PSNR of an image that comes back without any error."""
+WINDOW = 11
+"""Pixels a side of SSIM's Gaussian window, sigma 1.5."""
 
 
 class Reconstruction(Task):
@@ -30,6 +34,11 @@ class Reconstruction(Task):
 
     metrics = (PSNR, SSIM, MSE)
     pictures = True
+
+    def check(self, config: Resolved) -> None:
+        """Check that images have room for SSIM's window. Raises ConfigError for smaller ones."""
+        if config.data.size < WINDOW:
+            raise ConfigError(f"data.size: {config.data.size} pixels a side are fewer than SSIM's {WINDOW}; give more")
 
     def shape(self, federation: Federation) -> tuple[int, ...]:
         """Return that of the images."""
@@ -60,7 +69,7 @@ def ssim(found: Tensor, images: Tensor) -> Tensor:
     """Return the SSIM of images in [0, 1], `[k, b, c, h, w] -> [k, b]` (Wang et al., 2004: Gaussian window, sigma 1.5)."""
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes a second to import
 
-    pair = found.flatten(0, 1).float(), images.flatten(0, 1).float()
+    pair = found.flatten(0, 1), images.flatten(0, 1)
     each = structural_similarity_index_measure(*pair, data_range=1.0, reduction="none")
     assert isinstance(each, Tensor)
-    return each.view(images.shape[:2]).to(images.dtype)
+    return each.view(images.shape[:2])

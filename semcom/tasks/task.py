@@ -14,6 +14,7 @@ from torch import Tensor
 from semcom.tasks.metric import Metric
 
 if TYPE_CHECKING:
+    from semcom.config import Resolved
     from semcom.data.federation import Federation
 
 
@@ -30,6 +31,13 @@ class Task(ABC):
     metrics: ClassVar[tuple[Metric, ...]]
     classifies: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
+
+    def check(self, config: Resolved) -> None:
+        """Check that the task can be asked of a resolved run, before any data are loaded.
+
+        Raises:
+            ConfigError: it cannot.
+        """
 
     @abstractmethod
     def shape(self, federation: Federation) -> tuple[int, ...]:
