@@ -30,7 +30,7 @@ import torch
 import semcom
 from channels import make_link, theory
 from channels.coding.image import ImageChain
-from channels.coding.modem import modem
+from channels.coding.modem import make_modem
 from channels.coding.qam import QAM
 from semcom import (
     ChannelConfig,

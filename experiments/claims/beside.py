@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from channels.registry import unknown
+from channels.registry import describe_unknown_name
 from experiments import papers
 from experiments.claims.claim import fits
 from experiments.claims.evidence import Evidence, Key, command, evidence
@@ -42,7 +42,7 @@ def beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
     cells = pd.concat([papers.table(paper) for paper in papers.PAPERS])
     tables = [name for name in cells["item"].unique() if "-table" in name and not papers.is_setting(name)]
     if item not in tables:
-        raise ConfigError(f"table: {unknown(item, tables)}")
+        raise ConfigError(f"table: {describe_unknown_name(item, tables)}")
     found = evidence([item], Path(folder))
     rows = [] if found is None else list(_rows(cells[cells["item"] == item], found))
     if not rows:

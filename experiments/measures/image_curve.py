@@ -15,7 +15,7 @@ import torch
 
 from channels.coding.codec import CODECS, HEADERS
 from channels.coding.image import ImageChain, Received
-from channels.coding.mcs import choose
+from channels.coding.mcs import choose_mcs
 from semcom.engine.random import keyed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Point:
 
     def _chain(self) -> ImageChain | None:
         """Return the chain with the fastest scheme for the SNR; None where none carries an image's checksum."""
-        scheme = choose(self.snr_db, self.uses)
+        scheme = choose_mcs(self.snr_db, self.uses)
         if scheme is None:
             return None
         return ImageChain(self.uses, scheme.modulation, scheme.code_rate, self.codec, headers=self.headers)

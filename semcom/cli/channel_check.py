@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from channels import theory
-from channels.check import CHECKS, LIMIT, Finding, Lab, findings, table
+from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air import Air, Traffic
 from semcom.files import write_atomically
@@ -42,8 +42,8 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
     installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
     print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
-    found = list(findings(lab, {**CHECKS, "accounting": accounting}))
-    print(table(found))
+    found = list(run_checks(lab, {**CHECKS, "accounting": accounting}))
+    print(format_findings(found))
     if json is not None:
         facts = {"versions": versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
         write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from channels import LINKS
-from channels.registry import Registry, unknown
+from channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
@@ -344,7 +344,7 @@ def list_(words: list[str]) -> None:
         if early.name is None or early.name not in listing.LISTS:
             known = list(listing.LISTS)
             none = f"nothing to list is given; known are {', '.join(known)}"
-            raise ConfigError(f"list: {none if early.name is None else unknown(early.name, known)}")
+            raise ConfigError(f"list: {none if early.name is None else describe_unknown_name(early.name, known)}")
         load_plugins(early.plugins)
         text = listing.overview(early.name) if name is None else listing.details(early.name, name)
     print(text)

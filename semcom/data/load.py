@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from channels.registry import unknown
+from channels.registry import describe_unknown_name
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
 from semcom.data.dataset import Dataset, require
@@ -54,7 +54,7 @@ def _read(config: DataConfig) -> Dataset:
         return read_folder(path, config.size)
     if os.path.isfile(path) or path.suffix == ".npz":
         return read_npz(path)
-    names = unknown(config.name, DATASETS.names())
+    names = describe_unknown_name(config.name, DATASETS.names())
     raise ConfigError(f"data.name: {names}, or the path of an .npz file or of an image folder")
 
 

@@ -30,7 +30,7 @@ from channels import Link
 from channels.coding.mcs import TABLE, capacity
 from channels.link import Cost
 from channels.power import PAIR, to_features, to_pairs
-from channels.superposition import Inversion, mean_gain, typical
+from channels.superposition import Inversion, average_superposed_gain, draw_superposed_gains
 from semcom.config import AirConfig
 from semcom.engine.host.sending import send
 from semcom.engine.store.population import Cohort, Population, Prefix, average, in_part
@@ -278,15 +278,15 @@ class Air:
 
     @cached_property
     def _typical(self) -> Mapping[str, Tensor]:
-        return typical(self.link)
+        return draw_superposed_gains(self.link)
 
     @cached_property
     def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
-        """SNRs in dB -> `mean_gain`, which all tensors that are sent at these SNRs have in common."""
+        """SNRs in dB -> `average_superposed_gain`, which all tensors that are sent at these SNRs have in common."""
 
         @lru_cache(maxsize=4)
         def at(snrs_db: tuple[float, ...]) -> Tensor | None:
-            return mean_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
+            return average_superposed_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
 
         return at
 

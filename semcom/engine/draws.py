@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, drop
+from channels.cell import Cell, place_clients_in_cell
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
@@ -234,7 +234,7 @@ def _cell(config: Resolved) -> Cell | None:
     if own.kind != "cell":
         return None
     seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return drop(
+    return place_clients_in_cell(
         config.clients,
         np.random.default_rng(seed),
         radius_m=own.radius_m,

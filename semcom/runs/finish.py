@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from channels.registry import unknown
+from channels.registry import describe_unknown_name
 from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.engine.train.phase import Phase
@@ -26,7 +26,7 @@ def check(config: RunConfig, method: Method) -> None:
     finish = config.finish
     known = [*HEADS.names(), *KINDS]
     if finish.kind is not None and finish.kind not in known:
-        raise ConfigError(f"finish.kind: {unknown(finish.kind, known)}")
+        raise ConfigError(f"finish.kind: {describe_unknown_name(finish.kind, known)}")
     if is_head(finish.kind) and finish.epochs == 0:
         raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
     usual = defaults(method, finish.kind)

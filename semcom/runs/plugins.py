@@ -14,7 +14,7 @@ from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
 
-from channels.registry import registering
+from channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.files import digest
 from semcom.runs.stop import Stopped
@@ -63,7 +63,7 @@ def digest_of(plugin: str) -> str:
 
 def _load(name: str) -> str:
     """Import a plug-in and return the digest of its sources."""
-    with registering(name):
+    with registering_source(name):
         if not name.endswith(".py"):
             importlib.import_module(name)
             return digest(_sources(name))

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from channels.registry import registering
+from channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
@@ -201,7 +201,7 @@ def test_a_file_is_no_folder(stored: Stored, tmp_path: Path) -> None:
 def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EXPERIMENTS, "_added", {})
     monkeypatch.setattr(FIGURES, "_added", {})
-    with registering("my own.py"):
+    with registering_source("my own.py"):
         EXPERIMENTS.register("mine")(dataclasses.replace(EXPERIMENTS.get("demo"), name="mine"))
         FIGURES.register("mine")(Drawing("mine", "mine", ASKED))
     with pytest.raises(ConfigError, match=r"run first: semcom sweep mine --scale smoke --plugin 'my own.py'$"):
