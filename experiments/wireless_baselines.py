@@ -25,12 +25,12 @@ USES = tuple(2**i for i in range(5, 13))
 def train_and_send(config: RunConfig) -> None:
     """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
     from experiments.measures.image_curve import image_curves
-    from semcom.engine.host.ranks import alone
+    from semcom.engine.host.ranks import run_single_rank
 
     def sent(result: Result) -> dict[str, Any]:
         if config.channel.kind != "ideal":
             return {}
-        with alone():
+        with run_single_rank():
             return {"images": image_curves(result, SNRS, USES)}
 
     train_then(config, sent)

@@ -28,7 +28,7 @@ from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, synthetic, variants
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -301,7 +301,9 @@ def test_no_link_waits_in_a_pass(kind: str, options: dict[str, Any]) -> None:
     generators = [torch.Generator().manual_seed(client) for client in range(2)]
 
     def draw() -> dict[str, Tensor]:
-        drawn = [send(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)]
+        drawn = [
+            send_to_device(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)
+        ]
         return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
 
     with GPU() as gpu:
@@ -410,6 +412,6 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
     monkeypatch.setattr(BatchNorm, "_native", native)
-    monkeypatch.setattr(descent, "channels_last", last)
+    monkeypatch.setattr(descent, "lay_channels_last", last)
     with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
         run(request("fedavg", "cuda", encoder="test-deep-vmap"))

@@ -195,7 +195,7 @@ def record(text: str) -> str:
 def main() -> int:
     """Compare all wordings, print what differs, and return the exit status."""
     before = RECORD.read_text()
-    limits.free_memory = lambda device: 2**30  # type: ignore[assignment]
+    limits.measure_free_memory = lambda device: 2**30  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for method, snr, seed in itertools.product(("fedavg", "fedcl"), (0.0, 9.0), range(3)):
             folders.simple(Path("s"), folders.config(method, seed, snr), [0.5, 0.5])

@@ -24,7 +24,7 @@ from torch import Tensor
 from semcom.engine.random import keyed
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
-from semcom.engine.train.descent import Optimizer, gradients
+from semcom.engine.train.descent import Optimizer, compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -148,7 +148,7 @@ def steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
 
     def note(model: StackedModel, batch: Any, context: Context) -> tuple[dict[str, Tensor], Log]:
         loss, log = _answer(call.objective, model, batch, context)
-        grads = gradients(loss, model.params)
+        grads = compute_gradients(loss, model.params)
         taken.append(Step({name: t.detach().clone() for name, t in model.params.items()}, flat(grads)))
         return grads, {**log, "loss": loss}
 
@@ -193,7 +193,7 @@ class Landscape:
 
         def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
             loss, log = _answer(call.objective, model, batch, context)
-            grads = gradients(loss, model.params)
+            grads = compute_gradients(loss, model.params)
             for name, grad in grads.items():
                 context.carry[f"{STREAM}/{name}"].add_(grad, alpha=float(batch.count) / self.size)
             return {name: torch.zeros_like(grad) for name, grad in grads.items()}, {**log, "loss": loss}

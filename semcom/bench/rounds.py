@@ -68,7 +68,7 @@ def _prepare(workload: Workload, variant: Variant) -> None:
         return
     stack, payload = ExitStack(), pickle.dumps((workload, variant))
     atexit.register(stack.close)
-    team = stack.enter_context(ranks.local(variant.processes, "semcom.bench.rounds:follow", payload))
+    team = stack.enter_context(ranks.start_local_ranks(variant.processes, "semcom.bench.rounds:follow", payload))
     _next_round = Rounds(workload.config(variant), synthetic(workload), team)
 
 

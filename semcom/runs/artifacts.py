@@ -18,7 +18,7 @@ from torch import Tensor
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.random import keyed
-from semcom.engine.train.view import View, confusions
+from semcom.engine.train.view import View, count_confusions_of_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, Arrays
@@ -79,7 +79,7 @@ def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[s
             whole = all(len(view.population.ids) == len(clients) for view in views.values())
             chosen = views if whole else of_clients(views, clients)
             note = samples.note if samples is not None else None
-            (tables,) = confusions(
+            (tables,) = count_confusions_of_views(
                 session, chosen, session.draws.test_snrs[:1], federation.test, metered=False, note=note
             )
         if CONFUSION in keep:

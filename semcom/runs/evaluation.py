@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from semcom.config import ConfigError, Resolved
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, confusion, confusions
+from semcom.engine.train.view import View, count_confusion, count_confusions_of_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -38,7 +38,7 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
         views = of_clients(views, draws.tested())
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
-    tests = confusions(session, views, draws.test_snrs, draws.federation.test, note=among)
+    tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=among)
     for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
         for name, counts in tables.items():
             table = counts.cpu().numpy()
@@ -82,7 +82,7 @@ class AmongOwn:
         draws, self.team, self.views = session.draws, session.team, views
         self.sizes = {name: draws.federation.test.sizes[view.population.ids] for name, view in views.items()}
         owned = {name: draws.federation.owned[view.population.ids] for name, view in views.items()}
-        self.owned = send(owned, draws.device)
+        self.owned = send_to_device(owned, draws.device)
         shape = {name: (len(draws.test_snrs), len(sizes)) for name, sizes in self.sizes.items()}
         self.right = {name: torch.zeros(of, dtype=torch.int64, device=draws.device) for name, of in shape.items()}
 
@@ -108,7 +108,7 @@ def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]
     draws, table = session.draws, session.draws.federation.validation
     if not views or not table.sizes.any():
         return {}
-    counts = confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
+    counts = count_confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
     tables = {name: found.cpu().numpy() for name, found in counts.items()}
     have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
     return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items() if have[name].any()}

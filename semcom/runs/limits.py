@@ -23,9 +23,9 @@ from semcom.data.archive import size_of_archive
 from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, image_files
 from semcom.data.split_file import is_read
-from semcom.engine.host.memory import free_memory
+from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
-from semcom.engine.random import global_draws
+from semcom.engine.random import key_global_generator
 from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import on_meta
 from semcom.models.own import own_layers
@@ -103,7 +103,7 @@ def _count_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     channels, size = members.images.shape[1], members.images.shape[2]
     d, classes, head = config.model.features, len(members.classes), config.model.head
     try:
-        with on_meta(), global_draws("size"):
+        with on_meta(), key_global_generator("size"):
             parts = build_encoder(encoder, channels, d, size), HEADS.get(head)(d, classes)
             return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
     except ConfigError:
@@ -141,7 +141,7 @@ def _check_numbers(part: object, prefix: str) -> None:
 
 def _compare(field: str, value: object, what: str, needed: int) -> None:
     """Raise ConfigError where more bytes are needed than are free on the host."""
-    free = free_memory(torch.device("cpu"))
+    free = measure_free_memory(torch.device("cpu"))
     if needed > free:
         amounts = f"at least {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"
         raise ConfigError(f"{field}: {value} is too large: {what} {amounts}")

@@ -11,7 +11,7 @@ from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict,
 from semcom.config.errors import shown
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import Team, launched_rank, launched_size, team
+from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
 from semcom.runs import artifacts
 from semcom.runs.failure import NEEDS_CONTEXT, describe_error
 from semcom.runs.folder import Folder
@@ -73,7 +73,9 @@ def carry_out(
                 images = read_images(config)
                 check_models(config, images.members, device)
                 artifacts.check(config, images.members)
-            others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
+            others = start_ranks(
+                config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode()
+            )
             with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
                 for caution in setup.cautions if ranks.rank == 0 else ():
                     LOG.warning(caution)

@@ -186,15 +186,15 @@ def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.
     size, needed = 128, 1797 * 128**2
     config = worlds.request("local")
     config = replace(config, data=DataConfig("digits", size=size), partition=PartitionConfig(kind="iid"))
-    monkeypatch.setattr(limits, "free_memory", lambda device: needed - 1)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed - 1)
     with refuses("data.size", 128, "1,797"):
         read_images(config)
-    monkeypatch.setattr(limits, "free_memory", lambda device: needed)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed)
     assert read_images(config).members.images.numel() == needed
     for part in ("train", "test"):
         (tmp_path / part / "ant").mkdir(parents=True)
         Image.new("L", (4, 4)).save(tmp_path / part / "ant" / "one.png")
-    monkeypatch.setattr(limits, "free_memory", lambda device: 10**6)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: 10**6)
     large = RunConfig(method="local", device="cpu", clients=1, data=DataConfig(str(tmp_path), size=1000))
     with refuses("data.size", 1000, "3x1000x1000"):
         resolve(large)

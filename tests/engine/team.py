@@ -22,7 +22,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
@@ -63,7 +63,7 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
     views = arm_.finish(state, world) or arm_.views(state, world)
     if world.config.finish.kind is not None:
         views |= finished(world, views)
-    counts = confusion(world.session, views, None, world.session.draws.federation.test)
+    counts = count_confusion(world.session, views, None, world.session.draws.federation.test)
     counters = world.session.counters()
     return {
         **{f"state/{name}": t for name, t in everything(state).items()},
@@ -134,7 +134,7 @@ def divided(team: Team) -> Found:
 
     world.session.draws.realisation = noted  # type: ignore[method-assign]
     trained = world.fit(world.population(), loss).models
-    confusion(world.session, {"": View(trained)}, None, world.session.draws.federation.test)
+    count_confusion(world.session, {"": View(trained)}, None, world.session.draws.federation.test)
     return {"clients": [{stream: sorted(ids) for stream, ids in each.items()} for each in team.exchange(mine)]}
 
 
@@ -259,11 +259,11 @@ def wait(team: Team, payload: bytes) -> None:
 def under_torchrun(folder: str) -> None:
     """What torchrun starts: a method on its ranks; what each found is left in a file."""
     try:
-        with ranks.team(2, "nowhere:nothing", lambda: b""):
+        with ranks.start_ranks(2, "nowhere:nothing", lambda: b""):
             pass
     except ConfigError as error:
         refused = str(error)
-    with ranks.team(1, "nowhere:nothing", lambda: b"") as team:
+    with ranks.start_ranks(1, "nowhere:nothing", lambda: b"") as team:
         places = team.exchange((team.rank, team.local_rank))
         torch.save({**arm(team, "fedcl"), "refused": refused, "ranks": places}, Path(folder) / f"{team.rank}.pt")
 

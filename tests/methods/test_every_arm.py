@@ -15,7 +15,7 @@ import torch
 from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
-from semcom.engine.train.view import confusion
+from semcom.engine.train.view import count_confusion
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import restore, state_dict
 from tests.engine.ops import Ops
@@ -284,7 +284,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
         w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), train={"participation": 0.5})
         method = METHODS.get(arm)(w.config.hyper)
         states = rounds(w, method, n=3)
-        counts = confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
+        counts = count_confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
         shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, StoredCohort)]
         assert shelves and all(isinstance(shelf, Disk) == (store == "disk") for shelf in shelves)

@@ -156,6 +156,6 @@ def test_other_networks_are_left_to_vmap(
     x = torch.randn(K, B, 2, *[5] * (1 if isinstance(network, nn.Conv1d) else 2))
     tensors = {n: t.float() for n, t in stacks(network).items()}
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast is not None):
-        y = forward.called(network, {n: t.clone() for n, t in tensors.items()}, x, K, autocast)
-        own = forward.called(network, {n: t[1].clone() for n, t in tensors.items()}, x[1:2], 1, autocast)
+        y = forward.call_stacked_model(network, {n: t.clone() for n, t in tensors.items()}, x, K, autocast)
+        own = forward.call_stacked_model(network, {n: t[1].clone() for n, t in tensors.items()}, x[1:2], 1, autocast)
     assert (y[1].float() - own[0].float()).abs().max() < (1e-5 if autocast is None else 0.05)

@@ -11,7 +11,7 @@ import torch
 from channels import make_link
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
-from semcom.engine.train.view import confusion, infer_images
+from semcom.engine.train.view import count_confusion, infer_images
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import spread
 from semcom.runs.evaluation import evaluate, of_clients
@@ -135,7 +135,7 @@ def test_validation_leaves_the_received_snr_of_the_test_as_it_is() -> None:
     evaluate(session, result.views)
     assert session.counters() != before, "the meter of the test counts each evaluation"
     before = session.counters()
-    confusion(session, result.views, 3.0, federation.validation, "validation", metered=False)
+    count_confusion(session, result.views, 3.0, federation.validation, "validation", metered=False)
     assert session.counters() == before
 
 

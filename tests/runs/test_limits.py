@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def one_gib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "free_memory", lambda device: GIB)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: GIB)
 
 
 def request(**fields: Any) -> RunConfig:
@@ -68,9 +68,9 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
     config = worlds.request("local")
     members = read_images(config).members
     least = 4 * 8 * limits._count_numbers(config, "test-patches", members)
-    monkeypatch.setattr(limits, "free_memory", lambda device: least)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: least)
     check_models(config, members, CPU)
-    monkeypatch.setattr(limits, "free_memory", lambda device: least - 1)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: least - 1)
     with refuses("model.features", 4):
         check_models(config, members, CPU)
 
@@ -82,9 +82,9 @@ def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) 
     numbers = limits._count_numbers(config, config.model.encoder, members)
     for machines, k in ((1, 20), (2, 10)):
         monkeypatch.setattr(limits, "launched_size", lambda n=machines: n)
-        monkeypatch.setattr(limits, "free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))
+        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))
         check_models(config, members, CPU)
-        monkeypatch.setattr(limits, "free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k) - 1)
+        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k) - 1)
         with refuses("chunk", 20, f"{k} networks"):
             check_models(config, members, CPU)
 

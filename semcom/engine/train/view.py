@@ -11,10 +11,10 @@ from torch import Tensor
 
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Outputs, infer
+from semcom.engine.train.visit import Outputs, infer_on_visit
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -55,7 +55,7 @@ Note = Callable[[Sequence[str], Outputs], None]
 """`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
 
 
-def confusion(
+def count_confusion(
     session: Session,
     views: Mapping[str, View],
     snr_db: float | None,
@@ -63,11 +63,11 @@ def confusion(
     stream: str = "test",
     metered: bool = True,
 ) -> dict[str, Tensor]:
-    """Count (true, predicted) classes per view and client at one SNR, int64 `[K, C, C]`; see `confusions`."""
-    return confusions(session, views, (snr_db,), table, stream, metered)[0]
+    """Count (true, predicted) classes per view and client, `[K, C, C]`, at one SNR; see `count_confusions_of_views`."""
+    return count_confusions_of_views(session, views, (snr_db,), table, stream, metered)[0]
 
 
-def confusions(
+def count_confusions_of_views(
     session: Session,
     views: Mapping[str, View],
     snrs_db: Sequence[float | None],
@@ -106,7 +106,7 @@ def confusions(
             note(names[heard.name], heard)
 
     pops = {key: views[same[0]].population for key, same in names.items()}
-    infer(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
+    infer_on_visit(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
     found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
@@ -148,6 +148,6 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     table = Ragged(torch.arange(n, device=device), offsets)
     heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
-    infer(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
-    where = send(np.searchsorted(ids, [client]), device)
+    infer_on_visit(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    where = send_to_device(np.searchsorted(ids, [client]), device)
     return [replace(each, where=where) for each in heard]

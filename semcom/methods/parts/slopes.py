@@ -8,7 +8,7 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Gradient, Log
-from semcom.engine.train.descent import Optimizer, gradients
+from semcom.engine.train.descent import Optimizer, compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -24,7 +24,7 @@ def slope(
     """
     leaves = {name: t.detach().requires_grad_() for name, t in at.items()}
     loss = task_loss(model(batch, leaves, track=track)[1], batch)
-    return loss, gradients(loss, leaves)
+    return loss, compute_gradients(loss, leaves)
 
 
 def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:

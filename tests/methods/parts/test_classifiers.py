@@ -11,7 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.parts.classifiers import fitted, linear_classifiers, linear_scores
 from tests.worlds import client, plain, random_federation, world
@@ -95,7 +95,7 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
 def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> None:
     w = clean(channel={"kind": "awgn", "snr_db": 0})
     pop = w.population()
-    counts = confusion(
+    counts = count_confusion(
         w.session,
         {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
         None,
@@ -104,7 +104,7 @@ def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> N
     answered = counts["p"].sum(1)
     assert not answered[~w.owned(np.arange(3))].any() and answered[2, 2] == len(w.session.draws.federation.test[2])
     assert (answered[:2] > 0).sum() > 2
-    clear = confusion(
+    clear = count_confusion(
         w.session,
         {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
         60.0,

@@ -409,7 +409,7 @@ def test_more_processes_than_runs_are_not_started(
     monkeypatch.setattr("semcom.studies.sweep.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
     sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
     assert given == [9]
-    monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: 3 * limits.PROCESS - 1)
     with refuses("jobs", 3, "0.6 GiB"):
         sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
     assert given == [9] and not (tmp_path / "few").exists()
