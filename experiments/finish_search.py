@@ -81,12 +81,12 @@ def _scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple
 def _accuracy(world: World, view: View) -> float:
     """Return the accuracy on validation images, the mean over clients."""
     from semcom.engine.train.view import count_confusion
-    from semcom.runs.accuracy import per_client
+    from semcom.runs.accuracy import compute_client_accuracies
 
     session = world.session
     table = session.draws.federation.validation
     counts = count_confusion(session, {"": view}, session.draws.test_snrs[0], table, "validation", metered=False)
-    return float(per_client(counts[""].cpu().numpy()).mean())
+    return float(compute_client_accuracies(counts[""].cpu().numpy()).mean())
 
 
 def scores(frame: pd.DataFrame) -> pd.DataFrame:

@@ -106,7 +106,7 @@ def clusters(result: Result) -> tuple[dict[str, float], dict[str, dict[str, floa
 
 def training_counts(result: Result) -> np.ndarray:
     """Return the training images of each client and class of a run, `[K, C]`."""
-    from semcom.runs.artifacts import class_counts
+    from semcom.runs.artifacts import count_classes
 
     members = result.federation
-    return class_counts(members, members.train, np.arange(len(members.train)))
+    return count_classes(members, members.train, np.arange(len(members.train)))

@@ -23,8 +23,8 @@ from channels.registry import Registry
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require
 from semcom.files import write_atomically
-from semcom.runs.folder import commit, versions
-from semcom.runs.machine import processor
+from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.machine import name_processor
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402
@@ -110,7 +110,7 @@ def machine() -> dict[str, Any]:
     cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
     if load > BUSY * cores:
         logger.warning("others are at work here (load %.1f on %d cores): numbers will be off", load, cores)
-    cpu, found = processor(), versions()
+    cpu, found = name_processor(), read_versions()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "title": ", ".join(part for part in (cpu, f"{cores} cores", gpu, f"torch {found['torch']}") if part),
@@ -122,7 +122,7 @@ def machine() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "system": platform.platform(),
         "versions": found,
-        "commit": commit(),
+        "commit": read_commit(),
     }
 
 

@@ -17,7 +17,7 @@ from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_che
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air import Air, Traffic
 from semcom.files import write_atomically
-from semcom.runs.folder import versions
+from semcom.runs.folder import read_versions
 from semcom.runs.resolve import find_device
 
 CLIENTS = (4, 20)
@@ -40,12 +40,14 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     if json is not None and Path(json).is_dir():
         raise ConfigError(f"json: {json!r} is a folder; give a file")
     lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
-    installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
+    installed = {
+        name: version for name, version in read_versions().items() if name in ("semcom", "torch", "sionna-no-rt")
+    }
     print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
     found = list(run_checks(lab, {**CHECKS, "accounting": accounting}))
     print(format_findings(found))
     if json is not None:
-        facts = {"versions": versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
+        facts = {"versions": read_versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
         write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
         print(f"written to {json}")
     _judge(found)

@@ -28,7 +28,15 @@ from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.plugins import load_plugins
-from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options, owner, replace_options, with_options
+from semcom.runs.section_options import (
+    KINDS,
+    REGISTRIES,
+    build_section_options,
+    find_owner_of_options,
+    find_owners_of_option,
+    read_section_options,
+    replace_section_options,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -168,7 +176,7 @@ def read_train(early: Early) -> RunConfig:
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
     kinds = ({"hyper": method} if method else {}) | read_kinds(early.rest)
-    config = with_options(with_owners(wanted, kinds))
+    config = build_section_options(with_owners(wanted, kinds))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
@@ -184,9 +192,9 @@ def read_kinds(words: Sequence[str]) -> dict[str, str]:
 def with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
     """Return a configuration with other owners; the options of those that it had go with them."""
     for section, name in chosen.items():
-        if owner(config, section) == name:
+        if find_owner_of_options(config, section) == name:
             continue
-        config = replace_options(config, section, None)
+        config = replace_section_options(config, section, None)
         if section == "hyper":
             config = dataclasses.replace(config, method=name)
         else:
@@ -337,8 +345,12 @@ def _of_others(word: str, config: object) -> str:
     if section == "hyper" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
-    others = accepted_by(section, name)
-    return not_taken(section, name, owner(run, section), type(options(run, section)), others) if others else ""
+    others = find_owners_of_option(section, name)
+    return (
+        not_taken(section, name, find_owner_of_options(run, section), type(read_section_options(run, section)), others)
+        if others
+        else ""
+    )
 
 
 def _unknown(word: str, known: Sequence[str], config: object) -> str:

@@ -12,7 +12,14 @@ from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import not_taken, spelled
-from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options_class, owner, with_options
+from semcom.runs.section_options import (
+    KINDS,
+    REGISTRIES,
+    build_section_options,
+    find_options_class,
+    find_owner_of_options,
+    find_owners_of_option,
+)
 
 if TYPE_CHECKING:
     from semcom.studies.experiment import Experiment
@@ -67,7 +74,7 @@ class Typed:
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
         known = [name for name in methods if name in REGISTRIES["hyper"]]  # others are refused with their runs
-        self._first = {"hyper": known, **{section: [owner(base, section)] for section in KINDS}}
+        self._first = {"hyper": known, **{section: [find_owner_of_options(base, section)] for section in KINDS}}
 
     def __call__(self, field: str, word: str) -> Any:
         """Return the value that a word spells; several values of a field have spaces between them.
@@ -97,14 +104,16 @@ class Typed:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
         if section in REGISTRIES:
             for one in dict.fromkeys((*self._first[section], *REGISTRIES[section].names())):
-                yield one, options_class(section, one)
+                yield one, find_options_class(section, one)
 
     def _no_field(self, field: str, word: str) -> ConfigError:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("hyper", rest, name, cls, accepted_by("hyper", rest)))
-        config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl")))
+            return ConfigError(not_taken("hyper", rest, name, cls, find_owners_of_option("hyper", rest)))
+        config = build_section_options(
+            dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl"))
+        )
         try:
             flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
         except ConfigError as error:

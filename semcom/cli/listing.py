@@ -20,7 +20,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import own_features
 from semcom.packages import installed
 from semcom.registry import find
-from semcom.runs.section_options import options_class
+from semcom.runs.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
     from semcom.bench.commands import Bench
@@ -145,7 +145,7 @@ def _owner(section: str) -> Callable[[str, Any], list[str]]:
 
     def tell(name: str, entry: type) -> list[str]:
         head = _head(name, inspect.getdoc(entry) or "", whole=True)
-        return [*head, "", *_options(options_class(section, name), section, "options")]
+        return [*head, "", *_options(find_options_class(section, name), section, "options")]
 
     return tell
 

@@ -23,7 +23,7 @@ from semcom.config.errors import one_line
 from semcom.config.options import spelled
 from semcom.packages import catalogue
 from semcom.registry import find
-from semcom.runs.stop import STATUS, Stopped, stoppable
+from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
 
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        with stoppable():
+        with raise_on_stop_signals():
             _dispatch(words)
             sys.stdout.flush()
     except ConfigError as error:
@@ -149,15 +149,15 @@ def train(words: list[str]) -> None:
     with _request():
         early = flags.read_early(words, config=True)
         wanted = flags.read_train(early)  # first, since `prepare` imports torch
-        from semcom.runs.resolve import prepare
+        from semcom.runs.resolve import resolve_setup
 
         request = dataclasses.replace(wanted, contents={})
-        setup, fallen = prepare_over(request, fields_of(early.rest)) if early.config else (prepare(request), [])
+        setup, fallen = prepare_over(request, fields_of(early.rest)) if early.config else (resolve_setup(request), [])
     config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
-    from semcom.runs.runner import carry_out
+    from semcom.runs.runner import carry_out_run
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
@@ -169,7 +169,7 @@ def train(words: list[str]) -> None:
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out(setup, on_round=_each(trackers), profile=early.profile)
+        result = carry_out_run(setup, on_round=_each(trackers), profile=early.profile)
         if board:
             board.complete(result)
     if not first:
@@ -252,13 +252,13 @@ def split(words: list[str]) -> None:
     from semcom.cli import flags
     from semcom.cli.split import read_flags
     from semcom.cli.split import split as carry_out
-    from semcom.runs.limits import within_memory
+    from semcom.runs.limits import limit_memory
 
     with _request():
         early = flags.read_early(words)
         _no_name("split", early)
         wanted = read_flags(early)
-    with _logging(early.log_level), within_memory():
+    with _logging(early.log_level), limit_memory():
         carry_out(wanted)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.accuracy import CURVES, LAST, tested_at
+from semcom.runs.accuracy import CURVES, LAST, list_accuracy_snrs
 from semcom.screen import bars, on_terminal
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
         summary: of the run.
         radio: whether the run has a channel; without one nothing is said of it.
     """
-    views, snrs = _with_windows(summary), tested_at(summary["views"])
+    views, snrs = _with_windows(summary), list_accuracy_snrs(summary["views"])
     body = _accuracies("view", views)
     if len(snrs) > 1:
         body += _curves(views, snrs)
@@ -72,7 +72,7 @@ def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
 def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
     """Return lines on the measured SNR and the traffic of a run; arguments as of `result_table`."""
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    if (tests := len(tested_at(summary["views"]))) > 1:
+    if (tests := len(list_accuracy_snrs(summary["views"]))) > 1:
         snr += f" (power over noise of all {tests} tests together)"
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
     rates = summary.get("error_rates", {})

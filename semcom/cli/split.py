@@ -20,9 +20,9 @@ from semcom.data.partitions import partition
 from semcom.data.pfllib import NAME, client_files, read_pfllib, side_of
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
-from semcom.runs.limits import check_archive
+from semcom.runs.limits import check_archive_limits
 from semcom.runs.plugins import load_plugins
-from semcom.runs.section_options import with_options
+from semcom.runs.section_options import build_section_options
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,12 +52,12 @@ class SplitFlags:
 def read_flags(early: flags.Early) -> SplitFlags:
     """Return the flags of `semcom split`. Raises ConfigError or ValueError for the first thing that is wrong."""
     load_plugins(early.plugins)
-    config = with_options(flags.with_owners(RunConfig(), flags.read_kinds(early.rest)))
+    config = build_section_options(flags.with_owners(RunConfig(), flags.read_kinds(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
     _check_out(wanted.out)
     if wanted.from_pfllib is not None:
-        _refuse_beside_pfllib(wanted, SplitFlags(partition=with_options(RunConfig()).partition))
+        _refuse_beside_pfllib(wanted, SplitFlags(partition=build_section_options(RunConfig()).partition))
     return wanted
 
 
@@ -110,7 +110,7 @@ def _from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
     """Return the dataset, and the split that a folder of PFLlib's has of it."""
     for files in client_files(folder).values():
         for file in files:
-            check_archive("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
+            check_archive_limits("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
     dataset = load(replace(config.data, size=max(SIDE, side_of(folder))))  # as large as they are stored
     return dataset, read_pfllib(folder, dataset)
 

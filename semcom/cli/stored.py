@@ -13,7 +13,7 @@ from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import usual
 from semcom.files import CONFIG
 from semcom.runs.folder import read_config
-from semcom.runs.section_options import options, replace_options
+from semcom.runs.section_options import read_section_options, replace_section_options
 
 if TYPE_CHECKING:
     from semcom.runs.setup import Setup
@@ -63,10 +63,10 @@ def prepare_over(config: RunConfig, given: Collection[str]) -> tuple[Setup, list
     Raises:
         ConfigError: anything else is wrong, or a field without effect is among those that are given.
     """
-    from semcom.runs.resolve import prepare  # imports torch
+    from semcom.runs.resolve import resolve_setup  # imports torch
 
     try:
-        return prepare(config), []
+        return resolve_setup(config), []
     except NoEffect as error:
         field = next((name for name in error.fields if name not in given), None)
         if field is None:
@@ -93,5 +93,5 @@ def _without(config: RunConfig, field: str) -> RunConfig:
     if part is not None and hasattr(part, name):
         part = dataclasses.replace(part, **{name: usual(part, name)})
         return dataclasses.replace(config, **{section: part})
-    own = options(config, section)
-    return replace_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))
+    own = read_section_options(config, section)
+    return replace_section_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))

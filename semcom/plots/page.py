@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter
 from semcom.methods.registry import METHODS
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
-from semcom.runs.folder import commit, versions
+from semcom.runs.folder import read_commit, read_versions
 from semcom.studies.analysis.means import markdown
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
@@ -85,10 +85,10 @@ def _table(numbers: pd.DataFrame, plot: Plot) -> str:
 
 def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
     """Return the page of a figure that measured its own `numbers`, as Markdown."""
-    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    installed = ", ".join(f"{name} {version}" for name, version in read_versions().items())
     facts = [
         ("Versions", installed),
-        ("Commit", commit() or "not known"),
+        ("Commit", read_commit() or "not known"),
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
     table = markdown(chosen.table(numbers))

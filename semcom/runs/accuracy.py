@@ -13,12 +13,12 @@ CURVES = {"accuracy": "at", "among_own": "among_own_at", "last": "last_at"}
 """Number of a view -> what summaries call its values at each test SNR, a mapping of the SNR in dB to the value."""
 
 
-def per_client(confusion: np.ndarray) -> np.ndarray:
+def compute_client_accuracies(confusion: np.ndarray) -> np.ndarray:
     """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
 
 
-def per_class(confusion: np.ndarray) -> list[float | None]:
+def compute_class_accuracies(confusion: np.ndarray) -> list[float | None]:
     """Return each class's accuracy over all clients, `[C]`; None for a class that no client tests."""
     total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
     return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
@@ -35,7 +35,7 @@ def jain(accuracies: np.ndarray) -> float:
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
-def spread(accuracies: np.ndarray) -> dict[str, float]:
+def summarize_accuracies(accuracies: np.ndarray) -> dict[str, float]:
     """Return `accuracy` (mean over clients), `accuracy_std` (population standard deviation), `worst10`, `jain`."""
     return {
         "accuracy": float(accuracies.mean()),
@@ -45,7 +45,7 @@ def spread(accuracies: np.ndarray) -> dict[str, float]:
     }
 
 
-def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def compute_headline_accuracy(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the numbers that a run reports of a view.
 
     Args:
@@ -54,8 +54,8 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
             has not all classes `among_own` and `among_own_at`, and with a validation part `validation`.
 
     Returns:
-        `spread` of the per-client means over the last evaluations, these means (`clients`), all others averaged
-        likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best test
+        `summarize_accuracies` of the per-client means over the last evaluations, these means (`clients`), all others
+        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best test
         round is a known flaw of the field, so it is never the headline.
     """
     last = evaluations[-LAST:]
@@ -73,7 +73,7 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
     others = {name: float(np.mean(of)) for name, of in known("among_own", "validation").items()}
     ended = {CURVES["last"]: dict(last[-1][CURVES["accuracy"]])} if CURVES["accuracy"] in last[-1] else {}
     return {
-        **spread(clients),
+        **summarize_accuracies(clients),
         "clients": clients.tolist(),
         **curves,
         **others,
@@ -84,17 +84,20 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
     }
 
 
-def tested_at(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the SNRs in dB at which a run was tested, the one of its accuracies first; empty where there is no list.
 
     Args:
-        views: of a summary, or those of `headlines`.
+        views: of a summary, or those of `compute_headline_accuracies`.
     """
     return list(next(iter(views.values()), {}).get(CURVES["accuracy"], ()))
 
 
-def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
+def compute_headline_accuracies(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return `compute_headline_accuracy` of each view, over the lines of metrics.jsonl that evaluated it, in order."""
     names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
     found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
-    return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}
+    return {
+        name: compute_headline_accuracy([r["round"] for r in of], [r["views"][name] for r in of])
+        for name, of in found.items()
+    }

@@ -17,16 +17,16 @@ from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
-from semcom.runs.accuracy import CURVES, LAST, per_class, per_client, spread
+from semcom.runs.accuracy import CURVES, LAST, compute_class_accuracies, compute_client_accuracies, summarize_accuracies
 from semcom.runs.finish import has_own_stage
 
 
-def is_due(config: Resolved, round_: int) -> bool:
+def is_evaluation_due(config: Resolved, round_: int) -> bool:
     """Return whether a round is evaluated: every `eval_every`-th one, and each of those that the headline averages."""
     return round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
 
 
-def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
+def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
     """Return each view's accuracy on the clients' test samples, as a line of metrics.jsonl holds it.
 
     The first test SNR gives the accuracies; where `channel.test_snr_db` is set, all of them give a curve. Where some
@@ -35,29 +35,29 @@ def evaluate(session: Session, views: Mapping[str, View]) -> dict[str, dict[str,
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
-        views = of_clients(views, draws.tested())
+        views = narrow_views(views, draws.tested())
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
     tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=among)
     for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
         for name, counts in tables.items():
             table = counts.cpu().numpy()
-            accuracies = per_client(table)
+            accuracies = compute_client_accuracies(table)
             means = {"accuracy": float(accuracies.mean())}
             if among is not None:
                 means["among_own"] = among.accuracy(name, test)
             if test == 0:
-                single = {"clients": accuracies.tolist(), "classes": per_class(table)}
-                found[name] = {**spread(accuracies), **single, **means}
+                single = {"clients": accuracies.tolist(), "classes": compute_class_accuracies(table)}
+                found[name] = {**summarize_accuracies(accuracies), **single, **means}
             if snr is not None:
                 for number, mean in means.items():
                     found[name].setdefault(CURVES[number], {})[f"{snr:g}"] = mean
-    for name, accuracy in _validation(session, views).items():
+    for name, accuracy in _evaluate_validation(session, views).items():
         found[name]["validation"] = accuracy
     return found
 
 
-def check_views(method: Method, state: Any, world: World) -> None:
+def check_evaluated_views(method: Method, state: Any, world: World) -> None:
     """Raise ConfigError, before any work, for a method of a user's of which nothing would be evaluated."""
     name = world.config.method
     if METHODS.ships(name) or has_own_stage(method):
@@ -103,7 +103,7 @@ class AmongOwn:
         return float(self.accuracies[name][test].mean())
 
 
-def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:
+def _evaluate_validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:
     """Return each view's accuracy on validation samples, the mean over those clients of it that have some."""
     draws, table = session.draws, session.draws.federation.validation
     if not views or not table.sizes.any():
@@ -111,10 +111,14 @@ def _validation(session: Session, views: Mapping[str, View]) -> dict[str, float]
     counts = count_confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
     tables = {name: found.cpu().numpy() for name, found in counts.items()}
     have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
-    return {name: float(per_client(found[have[name]]).mean()) for name, found in tables.items() if have[name].any()}
+    return {
+        name: float(compute_client_accuracies(found[have[name]]).mean())
+        for name, found in tables.items()
+        if have[name].any()
+    }
 
 
-def of_clients(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
+def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
     """Return the views of some clients; those of one population still share one, and with it their forward passes."""
     populations = {id(view.population): view.population for view in views.values()}
     picked = {key: pop.select(ids) for key, pop in populations.items()}

@@ -9,7 +9,7 @@ from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged, federate
 from semcom.data.load import read, resized
 from semcom.data.partitions import partition
-from semcom.runs.limits import check_images
+from semcom.runs.limits import check_image_limits
 
 
 @dataclass(frozen=True)
@@ -33,25 +33,25 @@ class Images:
         return found.to(members.images.device)
 
 
-def read_images(config: Resolved) -> Images:
+def read_run_images(config: Resolved) -> Images:
     """Load and divide the images of a run: over all clients, of which the last ones are new.
 
     Raises:
         ConfigError: the images cannot be read, or not be divided like that.
     """
-    dataset, members = _load(config.data), config.clients
+    dataset, members = _load_images(config.data), config.clients
     whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed), config.data.size)
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
-        return Images(whole, _others(config, config.new_data, dataset))
-    return Images(_clients(whole, 0, members), _clients(whole, members, config.sharers))
+        return Images(whole, _read_new_clients_images(config, config.new_data, dataset))
+    return Images(_cut_clients(whole, 0, members), _cut_clients(whole, members, config.sharers))
 
 
-def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
+def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
-        own = _load(replace(config.data, name=name, options=None))
+        own = _load_images(replace(config.data, name=name, options=None))
         split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
@@ -61,14 +61,14 @@ def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
     return federate(own, split, config.data.size)
 
 
-def _load(config: DataConfig) -> Dataset:
+def _load_images(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
     dataset = read(config)
-    check_images(config.size, *dataset.images.shape[:2])
+    check_image_limits(config.size, *dataset.images.shape[:2])
     return resized(dataset, config.size)
 
 
-def _clients(whole: Federation, start: int, stop: int) -> Federation:
+def _cut_clients(whole: Federation, start: int, stop: int) -> Federation:
     """Return some of the clients of a federation, with the images of all."""
 
     def cut(table: Ragged) -> Ragged:

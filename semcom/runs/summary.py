@@ -8,12 +8,12 @@ from typing import Any
 
 from semcom.config import RunError, run_hash
 from semcom.engine.world import World
-from semcom.runs.accuracy import headlines
-from semcom.runs.folder import commit, versions
-from semcom.runs.machine import machine
+from semcom.runs.accuracy import compute_headline_accuracies
+from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.machine import describe_machine
 
 
-def summarize(
+def summarize_run(
     world: World,
     metrics: Sequence[Mapping[str, Any]],
     finish: Mapping[str, Any] | None,
@@ -30,8 +30,8 @@ def summarize(
     Raises:
         RunError: nothing was evaluated.
     """
-    views = headlines([finish] if finish else [])
-    views |= {name: view for name, view in headlines(metrics).items() if name not in views}
+    views = compute_headline_accuracies([finish] if finish else [])
+    views |= {name: view for name, view in compute_headline_accuracies(metrics).items() if name not in views}
     config, session = world.config, world.session
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
@@ -59,7 +59,7 @@ def summarize(
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
-        "machine": machine(session.draws.device),
-        "versions": versions(),
-        "commit": commit(),
+        "machine": describe_machine(session.draws.device),
+        "versions": read_versions(),
+        "commit": read_commit(),
     }

@@ -23,14 +23,14 @@ def scalars(line: Mapping[str, Any]) -> dict[str, float]:
         >>> semcom.scalars({"round": 1, "loss": 0.5, "views": {"personal": {"accuracy": 0.6, "clients": [0.5, 0.7]}}})
         {'loss': 0.5, 'personal/accuracy': 0.6}
     """
-    return {name: value for name, value in _flat(line).items() if name != "round"}
+    return {name: value for name, value in _flatten_line(line).items() if name != "round"}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def _flatten_line(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, prefix if name == "views" else f"{prefix}{name}/")
+            found |= _flatten_line(value, prefix if name == "views" else f"{prefix}{name}/")
         elif isinstance(value, int | float):
             found[f"{prefix}{name}"] = value
     return found

@@ -9,7 +9,7 @@ from channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
 from semcom.packages import catalogue
 from semcom.registry import find
-from semcom.runs.plugins import absolute, load_plugins
+from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.experiment import Experiment, Train
 
 EXPERIMENTS: Registry[Experiment] = Registry(
@@ -66,7 +66,7 @@ def declared_in(file: str) -> str:
         ConfigError: the file cannot be imported, or registers none or several.
     """
     load_plugins((file,))
-    names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == absolute(file)]
+    names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == locate_plugin(file)]
     if not names:
         raise ConfigError(f"experiment: {file} registers none; see docs/extending.md")
     if len(names) > 1:

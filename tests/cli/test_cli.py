@@ -26,7 +26,7 @@ from semcom.cli import main as cli
 from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
-from semcom.runs.section_options import with_options
+from semcom.runs.section_options import build_section_options
 from semcom.runs.setup import Setup
 from tests.terminal import on_pty
 
@@ -107,7 +107,7 @@ def test_flags_override_a_stored_configuration(tmp_path: Path) -> None:
     before = RunConfig(method="fedcl", hyper={"lam": 0.25, "tau": 0.5}, clients=7, train=TrainConfig(lr=(0.1,) * 7))
     path = stored(tmp_path, before)
     same = read("--config", path)
-    assert same == with_options(before) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
+    assert same == build_section_options(before) and (same.hyper.lam, same.hyper.tau) == (0.25, 0.5)
     changed = read("fedcl", "--config", path, "--hyper.lam", "0.75", "--clients", "9")
     assert (changed.hyper.lam, changed.hyper.tau, changed.clients) == (0.75, 0.5, 9)
     other = read("fedavg", "--config", path)  # another method has other hyperparameters
@@ -169,7 +169,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
     """Puts something else in the place of training."""
 
     def replace(run: Callable[..., Any]) -> None:
-        monkeypatch.setattr("semcom.runs.runner.carry_out", run)
+        monkeypatch.setattr("semcom.runs.runner.carry_out_run", run)
 
     return replace
 

@@ -25,7 +25,7 @@ from semcom.data.split import Split
 from semcom.methods.parts.augment import UNIFORMS, augment
 from semcom.models.registry import ENCODERS, build_encoder, own_features
 from semcom.runs import limits
-from semcom.runs.images import read_images
+from semcom.runs.images import read_run_images
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
@@ -188,9 +188,9 @@ def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.
     config = replace(config, data=DataConfig("digits", size=size), partition=PartitionConfig(kind="iid"))
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed - 1)
     with refuses("data.size", 128, "1,797"):
-        read_images(config)
+        read_run_images(config)
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed)
-    assert read_images(config).members.images.numel() == needed
+    assert read_run_images(config).members.images.numel() == needed
     for part in ("train", "test"):
         (tmp_path / part / "ant").mkdir(parents=True)
         Image.new("L", (4, 4)).save(tmp_path / part / "ant" / "one.png")

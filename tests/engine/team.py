@@ -26,8 +26,8 @@ from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import restore, state_dict
-from semcom.runs.finish import finished
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.finish import finish_views
 from tests import worlds
 
 Found = dict[str, Any]
@@ -62,7 +62,7 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
     world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
     if world.config.finish.kind is not None:
-        views |= finished(world, views)
+        views |= finish_views(world, views)
     counts = count_confusion(world.session, views, None, world.session.draws.federation.test)
     counters = world.session.counters()
     return {
@@ -112,11 +112,11 @@ def resumed(team: Team, store: str, again: str, folder: str) -> Found:
     for r in (1, 2):
         world.session.tally.begin(r)
         state = method.round(state, world)
-    values = team.exchange(state_dict(state))[0]
+    values = team.exchange(state_to_checkpoint(state))[0]
     world.session.tally.begin(3)
     straight = everything(method.round(state, world))
     other = made(team, "local", encoder="test-conv,test-conv-wide", store=again, **out)
-    taken_up = restore(method.setup(other), values, None if team.rank else Path(folder), team)
+    taken_up = state_from_checkpoint(method.setup(other), values, None if team.rank else Path(folder), team)
     other.session.tally.begin(3)
     found = {"taken up": everything(taken_up), "resumed": everything(method.round(taken_up, other))}
     same = all(torch.equal(t, straight[name]) for name, t in found["resumed"].items())

@@ -17,7 +17,7 @@ from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
 from semcom.engine.train.view import count_confusion
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
 from tests.methods.arms import ARMS, ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world
@@ -215,7 +215,9 @@ def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
     again = world(arm, sizes=FEW)
     template = method.setup(again)
     again.session.tally.begin(2)
-    resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
+    resumed = METHODS.get(arm)(again.config.hyper).round(
+        state_from_checkpoint(template, state_to_checkpoint(half)), again
+    )
     assert torch.equal(flat(straight), flat(resumed))
 
 

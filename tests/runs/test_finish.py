@@ -23,7 +23,7 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs.evaluation import evaluate
+from semcom.runs.evaluation import evaluate_views
 from semcom.runs.folder import CHECKPOINT, SUMMARY
 from semcom.runs.resolve import resolve
 from semcom.runs.result import Result
@@ -255,10 +255,10 @@ def test_the_last_stage_is_tested_with_one_pass_through_the_encoder(method: str)
     assert set(last) == {"finished", "personal"} | ({"global"} if method == "fedavg_ft" else set())
     test = result.federation.test.flat
     with counting() as seen:
-        found = evaluate(result.world.session, last)
+        found = evaluate_views(result.world.session, last)
         assert sum(seen) == len(test.unique()) < len(test)
     for name, view in last.items():
-        assert evaluate(result.world.session, {name: view})[name] == found[name]
+        assert evaluate_views(result.world.session, {name: view})[name] == found[name]
 
 
 @KINDS

@@ -188,7 +188,7 @@ def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatc
     """Per-FedAvg's views take a step of every client."""
     request = worlds.request("perfedavg", train={"rounds": 2})
     checked = run(request)
-    monkeypatch.setattr("semcom.runs.loop.check_views", lambda *args: None)
+    monkeypatch.setattr("semcom.runs.loop.check_evaluated_views", lambda *args: None)
     plain = run(dataclasses.replace(request))
     clock = ("seconds", "samples_per_second")
     assert {n: v for n, v in checked.summary.items() if n not in clock} == {

@@ -13,7 +13,7 @@ import numpy as np
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.files import CONFIG, at_home
-from semcom.runs.accuracy import headlines
+from semcom.runs.accuracy import compute_headline_accuracies
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, repeat_command
@@ -159,7 +159,7 @@ def _course(run: Stored, name: str, swept: bool) -> Course:
         state = "running"
     rounds = run.fields.get("train.rounds")
     done = (run.summary or {}).get("rounds", lines[-1]["round"] if lines else 0)
-    views = headlines(lines) if run.summary is None else run.summary.get("views", {})
+    views = compute_headline_accuracies(lines) if run.summary is None else run.summary.get("views", {})
     return Course(run, name, state, done, None if rounds is None else int(rounds), views)
 
 

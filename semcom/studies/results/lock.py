@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_held
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -111,14 +111,14 @@ def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
 def _shards(folder: Path) -> Iterator[str]:
     """Yield the marks of the shards that are running in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
-        if is_held(path):
+        if is_lock_held(path):
             yield path.name.removeprefix(LOCK)
 
 
 def workers(folder: Path) -> list[str]:
     """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
-    return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
+    return [_whose(folder, mark) + _part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
 
 
 def _whose(folder: Path, mark: str) -> str:

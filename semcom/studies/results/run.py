@@ -13,8 +13,8 @@ from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Sch
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.accuracy import CURVES
 from semcom.runs.arrays import Arrays, read_arrays
-from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
-from semcom.runs.section_options import owner_field
+from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
+from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER
 from semcom.studies.results.outcome import TRAINING
@@ -66,7 +66,7 @@ class Stored:
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
-        return is_held(self.folder / LOCK)
+        return is_lock_held(self.folder / LOCK)
 
     def warnings(self) -> list[str]:
         """List what it has warned of so far, each with its round."""
@@ -189,7 +189,7 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
     for name, before in LATER.items():
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
-        owner = owner_field(section)
+        owner = name_owner_field(section)
         takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: before})

@@ -13,7 +13,7 @@ from typing import Any
 from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, write_atomically
 from semcom.runs.folder import BusyError, read_summary
-from semcom.runs.stop import stoppable, time_limit
+from semcom.runs.stop import raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import run_folder
 
@@ -39,7 +39,7 @@ def attempt(content: Mapping[str, Any], train: Train, limit_minutes: float | Non
     probe(folder.parent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with stoppable(), time_limit(limit_minutes):
+        with raise_on_stop_signals(), stop_after_minutes(limit_minutes):
             train(config)
         if read_summary(folder, run_hash(config)) is None:
             raise RunError("the run ended without a summary")

@@ -18,7 +18,7 @@ from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.files import at_home
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.plugins import absolute, load_plugins
+from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import work
 from semcom.studies.experiment import Experiment
@@ -143,7 +143,7 @@ def _own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
     if name is None or not name.endswith(".py"):
         return ()
     registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS)
-    used = any(r.source(entry) == absolute(name) for r in registries for entry in r.names())
+    used = any(r.source(entry) == locate_plugin(name) for r in registries for entry in r.names())
     return (name,) if used or declared.train is not None else ()
 
 

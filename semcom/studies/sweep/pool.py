@@ -19,7 +19,7 @@ from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require
 from semcom.engine.host.orphan import exit_with_parent
 from semcom.runs.folder import BusyError
-from semcom.runs.stop import STATUS, Stopped, first
+from semcom.runs.stop import STATUS, Stopped, act_before_stop
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import run_folder
 from semcom.studies.sweep import attempt, ray_pool
@@ -111,7 +111,7 @@ def _loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float
         calls = [delayed(_in_worker)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
         return _pool(calls, jobs, progress)
 
-    with first(_end_workers):
+    with act_before_stop(_end_workers):
         broken, left = pool(progress.waiting()), TRIES
         while broken and left:
             begun = [config for config in progress.waiting() if run_folder(config).is_dir()]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR, METRICS
-from semcom.runs.accuracy import tested_at
+from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
 from semcom.screen import bars, on_terminal
 from semcom.studies.results.outcome import is_finished, left_error, run_folder
@@ -95,7 +95,7 @@ class SweepProgress:
     def _done(self, config: RunConfig) -> None:
         """Report a finished run with its accuracy."""
         key, found = run_hash(config), read_summary(run_folder(config)) or {}
-        first, *others = tested_at(found.get("views", {})) or [""]
+        first, *others = list_accuracy_snrs(found.get("views", {})) or [""]
         where = f" at {first} dB" if others else ""
         self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %{where}")
 

@@ -19,9 +19,9 @@ from unittest import mock
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
-from semcom.runs.folder import BusyError, commit, versions
-from semcom.runs.plugins import digest_of, load_plugins
-from semcom.runs.stop import STATUS, Stopped, defer_signals
+from semcom.runs.folder import BusyError, read_commit, read_versions
+from semcom.runs.plugins import digest_plugin, load_plugins
+from semcom.runs.stop import STATUS, Stopped, defer_stop_signals
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import run_folder
 from semcom.studies.sweep.attempt import attempt, one_line
@@ -128,7 +128,7 @@ class _Tasks:
         import ray
 
         while self._queue or self._active or self._ended:
-            with defer_signals():  # Ray would turn the exception of a signal into another one
+            with defer_stop_signals():  # Ray would turn the exception of a signal into another one
                 while self._queue and (self.jobs is None or len(self._active) < self.jobs):
                     config = self._queue.popleft()
                     self._active[self.submit(config)] = config
@@ -198,7 +198,7 @@ class _Tasks:
 
 def _version() -> str:
     """Return the version of semcom, and its commit where it is a clone."""
-    return f"{versions().get('semcom')} {commit() or ''}".strip()
+    return f"{read_versions().get('semcom')} {read_commit() or ''}".strip()
 
 
 def _lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
@@ -221,7 +221,7 @@ def _lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], pl
             load_plugins([plugin])
         except ConfigError as error:
             return node, str(error)
-        if digest_of(plugin) != contents.get(plugin, digest_of(plugin)):
+        if digest_plugin(plugin) != contents.get(plugin, digest_plugin(plugin)):
             return node, f"plugin: {plugin!r} is another one there"
     return node, ""
 

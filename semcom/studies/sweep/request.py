@@ -10,7 +10,7 @@ from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import plain
-from semcom.runs.section_options import KINDS, owner
+from semcom.runs.section_options import KINDS, find_owner_of_options
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, axis_of, check_field, set_fields
 from semcom.studies.overrides import format_set, format_values, format_vary
@@ -127,7 +127,7 @@ def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) ->
 def _without_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
     """Remove the options of a dataset, partition or link that another one replaces."""
     for section, kind in KINDS.items():
-        if fixed.get(f"{section}.{kind}", owner(base, section)) != owner(base, section):
+        if fixed.get(f"{section}.{kind}", find_owner_of_options(base, section)) != find_owner_of_options(base, section):
             base = set_fields(base, {f"{section}.options": None})
     return base
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunError
 from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, at_home, write_atomically
-from semcom.runs.arrays import lacking
+from semcom.runs.arrays import list_lacking_arrays
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
@@ -67,7 +67,7 @@ def _check(folder: Path, train: Train | None) -> None:
 def _serves(wanted: Resolved, run: Stored) -> bool:
     """Check whether a stored run is done, and has kept what is wanted of it."""
     try:
-        return run.status == "done" and not (wanted.keep and lacking(run.arrays(), wanted.keep))
+        return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except RunError:
         return False
 

@@ -153,9 +153,9 @@ def execute(
         if backend == "loky":
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
-                from semcom.runs.limits import check_processes  # imports torch
+                from semcom.runs.limits import check_process_limits  # imports torch
 
-                check_processes("jobs", jobs)
+                check_process_limits("jobs", jobs)
         check_data(left)
         with hold_folder(plan.folder, shard, partial(_settle, plan)):
             for key in found.keys() & share.keys():

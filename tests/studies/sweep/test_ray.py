@@ -20,7 +20,7 @@ import semcom
 from semcom.cli import main as cli
 from semcom.config import RunConfig, RunError, to_dict
 from semcom.files import METRICS, SUMMARY
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import BusyError, read_summary
 from semcom.runs.stop import STATUS
 from semcom.studies.results.table import read_table
@@ -318,7 +318,7 @@ def results(out: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(out.glob(f"*/{SUMMARY}")):
         lines = [json.loads(line) for line in (path.parent / METRICS).read_text().splitlines()]
-        state = load(path.with_name("checkpoint.pt"))
+        state = load_checkpoint(path.with_name("checkpoint.pt"))
         found[path.parent.name] = [
             {name: value for name, value in (read_summary(path.parent) or {}).items() if name not in CLOCKS},
             [{name: value for name, value in line.items() if name != "seconds"} for line in lines],
@@ -356,7 +356,11 @@ def test_signals_and_lost_workers_and_nodes_cost_no_result(
     assert status == STATUS and first.endswith("semcom: stopped by SIGTERM\n"), first
     assert gone(seen["process"], 10)
     finished = results(out).keys()
-    assert load(kept / "checkpoint.pt")["progress"]["round"] == len((kept / METRICS).read_bytes().splitlines()) >= 3
+    assert (
+        load_checkpoint(kept / "checkpoint.pt")["progress"]["round"]
+        == len((kept / METRICS).read_bytes().splitlines())
+        >= 3
+    )
 
     def lose() -> None:
         seen["worker"] = in_the_middle(out, connected.head)

@@ -25,7 +25,7 @@ from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, Tra
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
 from semcom.runs import limits
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.stop import STATUS
 from semcom.studies.cost import work
@@ -546,7 +546,7 @@ def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
     assert not psutil.wait_procs(family, timeout=10)[1]
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
-        assert number == signal.SIGKILL or not lines or load(path)["progress"]["round"] == len(lines)
+        assert number == signal.SIGKILL or not lines or load_checkpoint(path)["progress"]["round"] == len(lines)
 
 
 def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
