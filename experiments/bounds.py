@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 
 def train_and_measure(config: RunConfig) -> None:
@@ -22,7 +22,7 @@ def train_and_measure(config: RunConfig) -> None:
     from semcom.runs.resolve import resolve
 
     theorem = theorem_of(resolve(config))
-    train_then(config, lambda result: {"bounds": report(theorem, result.metrics)}, observe=measure)
+    train_and_add_outcome(config, lambda result: {"bounds": report(theorem, result.metrics)}, observe=measure)
 
 
 def _grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:

@@ -24,7 +24,7 @@ import pandas as pd
 from experiments.arms import ALL
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, by_seed, decide, describe, of_variant, over_places
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Experiment, Grid, each_scale
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -94,10 +94,10 @@ def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         yield describe("fine-tuned FedAvg minus others, all places", method, more)
     headline = found.drop(columns="local").sub(found["local"], axis=0)
     for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
-        intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
+        intervals = [compute_t_interval(part[method].dropna().to_numpy()) for method in part]
         none, some = (sum(test) for test in zip(*((i.high < 1, i.low > 0) for i in intervals), strict=True))
         said = SUPPORTED if none > len(intervals) / 2 else REFUTED if some > len(intervals) / 2 else OPEN
         place = f"q {shots:g}: {none} of {len(intervals)} methods gain less than 1 point, {some} gain"
-        mean = t_interval(part.mean(axis=1).to_numpy())
+        mean = compute_t_interval(part.mean(axis=1).to_numpy())
         ends = {"difference": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(part)}
         yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}

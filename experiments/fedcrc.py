@@ -39,7 +39,7 @@ from experiments.verdicts import Row, at_each, decide, describe, level, of_varia
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
@@ -187,7 +187,9 @@ def train_and_compare(config: RunConfig) -> None:
     Args:
         config: of a run with two clients whose first view has heads of their own.
     """
-    train_then(config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)})
+    train_and_add_outcome(
+        config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)}
+    )
 
 
 def distance(population: Population) -> float:

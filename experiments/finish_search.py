@@ -26,11 +26,11 @@ import semcom
 from experiments.shell import on_studies
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.outcome import run_folder
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.outcome import locate_run_folder
 
 if TYPE_CHECKING:
     from semcom.engine.train.view import View
@@ -55,7 +55,7 @@ def search(config: RunConfig) -> None:
     result = semcom.run(set_fields(config, {"out": None}))
     body = next(iter(result.views.values()))
     found = {_name(candidate): dict(_scores(result.world, body, candidate)) for candidate in CANDIDATES}
-    write_summary(run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
+    write_summary(locate_run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
 
 
 def _name(candidate: FinishConfig) -> str:
@@ -140,8 +140,12 @@ FINISH_SEARCH = Experiment(
 
 def _tell(path: str) -> None:
     """Print the scores and the choice."""
-    table = scores(stored_table(path))
-    print(markdown(table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")))
+    table = scores(read_stored_table(path))
+    print(
+        format_markdown(
+            table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
+        )
+    )
     choice = chosen(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
 

@@ -17,8 +17,8 @@ from channels.registry import Registry
 from experiments.shell import on_studies
 from experiments.verdicts import Row
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import markdown
-from semcom.studies.results.archive import stored_table
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.results.archive import read_stored_table
 
 JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
     "experiment",
@@ -59,7 +59,7 @@ def judge_study(path: Path | str) -> pd.DataFrame:
     Raises:
         ConfigError: docs/protocol.md has none about it, or its runs are missing.
     """
-    frame = stored_table(path)
+    frame = read_stored_table(path)
     name = frame["experiment"].iloc[0]
     if name not in JUDGES:
         known = ", ".join(JUDGES.names())
@@ -71,7 +71,7 @@ def judge_study(path: Path | str) -> pd.DataFrame:
 
 
 def _print(path: str) -> None:
-    print(markdown(judge_study(path).map(lambda v: f"{v:z.2f}" if isinstance(v, float) else str(v))))
+    print(format_markdown(judge_study(path).map(lambda v: f"{v:z.2f}" if isinstance(v, float) else str(v))))
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ from experiments.arms import ALL
 from experiments.fedcosr.items import SEEDS, base, first_division
 from experiments.shell import on_studies
 from semcom.config import RunConfig
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.outcome import run_folder, train_then
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.outcome import locate_run_folder, train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -94,7 +94,9 @@ def train_and_count(config: RunConfig) -> None:
     formula's number, null where there is none.
     """
     rounds = int(config.train.rounds or 0)
-    shorter = semcom.run(set_fields(config, {"out": str(run_folder(config) / "before"), "train.rounds": rounds - 1}))
+    shorter = semcom.run(
+        set_fields(config, {"out": str(locate_run_folder(config) / "before"), "train.rounds": rounds - 1})
+    )
     formula = FORMULAS.get(config.method)
 
     def counted(result: Result) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def train_and_count(config: RunConfig) -> None:
         last = last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
         return {"traffic": last, "floats_formula": said}
 
-    train_then(config, counted)
+    train_and_add_outcome(config, counted)
 
 
 def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
@@ -176,7 +178,7 @@ def _shown(value: object) -> str:
 
 
 def _tell(path: str) -> None:
-    print(markdown(table(stored_table(path)).map(_shown)))
+    print(format_markdown(table(read_stored_table(path)).map(_shown)))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ from semcom.config import (
     TrainConfig,
 )
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -134,7 +134,7 @@ def grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | Non
 
 def train_and_group(config: RunConfig) -> None:
     """Train; then leave accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
-    train_then(config, _grouped)
+    train_and_add_outcome(config, _grouped)
 
 
 def _grouped(result: Result) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def train_and_pull(config: RunConfig) -> None:
     `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
     before the first round.
     """
-    train_then(config, _pulled)
+    train_and_add_outcome(config, _pulled)
 
 
 def _pulled(result: Result) -> dict[str, Any]:

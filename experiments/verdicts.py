@@ -13,8 +13,8 @@ import pandas as pd
 
 from experiments.claims.scorecard import NEAR
 from semcom.config import ConfigError
-from semcom.studies.analysis.statistics import t_interval
-from semcom.studies.results.table import number_of
+from semcom.studies.analysis.statistics import compute_t_interval
+from semcom.studies.results.table import read_number_in_row
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""
@@ -41,7 +41,7 @@ def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, a
     known = values.dropna()
     if known.empty:
         raise ConfigError(f"hypotheses: {hypothesis}: its runs are missing{f' at {place}' if place else ''}")
-    found = t_interval(known.to_numpy())
+    found = compute_t_interval(known.to_numpy())
     ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
@@ -111,7 +111,7 @@ def numbers_of(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run; arguments are those of `by_seed`."""
-    values = [number_of(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
+    values = [read_number_in_row(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
     return pd.Series(values, frame.index, dtype=float)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -33,7 +33,7 @@ def train_and_send(config: RunConfig) -> None:
         with run_single_rank():
             return {"images": image_curves(result, SNRS, USES)}
 
-    train_then(config, sent)
+    train_and_add_outcome(config, sent)
 
 
 def _base(data: str, shots: int, test: int, rounds: int, encoder: str) -> RunConfig:

@@ -6,7 +6,7 @@ import pandas as pd
 
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import described
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST_SNR
 
@@ -54,7 +54,7 @@ def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _cells(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the points of one scheme over their seeds."""
-    cells = means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
+    cells = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
     cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
     return cells
 

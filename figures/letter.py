@@ -17,7 +17,7 @@ from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import OVER, gains
 from semcom.plots.points import SETTING
 from semcom.plots.style import line_styles
-from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 
@@ -78,7 +78,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks, rings and lines are."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
-        f"changed or another number taken; {intervals(cells, 'bars')}, paired. Rings: the lead "
+        f"changed or another number taken; {describe_sheet_intervals(cells, 'bars')}, paired. Rings: the lead "
         "differs from the base's, or under a level such as 'many with InfoNCE' from that under 'many' (the interval of "
         "the effect excludes 0; not corrected for the number of levels). "
         "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."
@@ -135,7 +135,7 @@ LETTER_LEAD_LARGE = Drawing(
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
         f"of letter-lead that change one of the two by {LARGE:g} points or more, as far as can be told (those such as "
-        f"'many with InfoNCE' against 'many'); {intervals(cells, 'bars')}, paired. "
+        f"'many with InfoNCE' against 'many'); {describe_sheet_intervals(cells, 'bars')}, paired. "
         "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
     ),
     shows=("seed",),
@@ -149,7 +149,7 @@ LETTER_WEIGHT = Drawing(
     Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
     caption=lambda cells, plot: (
         "Test accuracy against lambda, the weight of both methods' regulariser: the mean of the squared distance over "
-        f"the features; {intervals(cells, 'bars')}."
+        f"the features; {describe_sheet_intervals(cells, 'bars')}."
     ),
     shows=("hyper.lam", "model.encoder", "train.rounds"),
 )
@@ -248,9 +248,9 @@ LETTER_ENCODER = Drawing(
     numbers=in_settings,
     caption=lambda cells, plot: (
         "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
-        f"percentage points, paired by seed; {intervals(cells, 'bars')}. The first setting is that of the figure "
-        "letter-regime, 'all four' that of collaboration but for its numbers of classes and images; the others change "
-        "one thing of the first."
+        f"percentage points, paired by seed; {describe_sheet_intervals(cells, 'bars')}. The first setting is that of "
+        "the figure letter-regime, 'all four' that of collaboration but for its numbers of classes and images; "
+        "the others change one thing of the first."
     ),
     shows=FIELDS,
     finish=level_with_local,

@@ -19,10 +19,10 @@ from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import SETTING, by_setting
 from semcom.runs.arrays import CONFUSION
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
-from semcom.studies.overrides import number
+from semcom.studies.overrides import format_number
 from semcom.studies.results.run import Stored
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
@@ -46,7 +46,11 @@ def _done(study: Study) -> list[Stored]:
 def by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds, with clients per round and local epochs as one field, `setting`."""
     return by_setting(
-        study, plot, ["variant", ALPHA], [SHARE, EPOCHS], lambda share, epochs: f"C {number(float(share))}, E {epochs}"
+        study,
+        plot,
+        ["variant", ALPHA],
+        [SHARE, EPOCHS],
+        lambda share, epochs: f"C {format_number(float(share))}, E {epochs}",
     )
 
 
@@ -142,7 +146,9 @@ def by_rank(study: Study, plot: Plot) -> pd.DataFrame:
     clients = frame[(frame["seed"] == 0) & (frame[CLIENT] < SHOWN)]
     shown = pd.concat([mean, clients.assign(**{WHOSE: clients[CLIENT].map("client {}".format)})])
     order = [WHOSE, RANK]
-    return pd.concat([means(part, ["variant", *order], "accuracy") for _, part in shown.groupby(WHOSE, sort=False)])
+    return pd.concat(
+        [compute_means(part, ["variant", *order], "accuracy") for _, part in shown.groupby(WHOSE, sort=False)]
+    )
 
 
 def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
@@ -193,7 +199,7 @@ def of_newcomers(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"results: {run.variant} had no new clients")
         each = each if study.runs["seed"].nunique() == 1 else sorted(each)
         rows += [{"hash": run.hash, CLIENT: i, "accuracy": value} for i, value in enumerate(each)]
-    return means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
+    return compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
 
 
 def of_each(cells: pd.DataFrame, plot: Plot) -> str:
@@ -228,7 +234,7 @@ def of_gradients(study: Study, plot: Plot) -> pd.DataFrame:
                 for loss, name in LOSSES.items():
                     relative = numbers[f"{loss}_share"] / numbers["image_share"]
                     rows.append({**place, LOSS: name, plot.y: relative})
-    cells = means(study.of_runs(rows), [MODEL, LOSS, THIRD], plot.y)
+    cells = compute_means(study.of_runs(rows), [MODEL, LOSS, THIRD], plot.y)
     return cells.sort_values(THIRD, key=lambda column: column.map(GROUPS.index), kind="stable", ignore_index=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.claims.evidence import COMMITTED
 from experiments.claims.scorecard import scorecard
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text("utf-8")
 STORED = (COMMITTED / "README.md").read_text("utf-8")
@@ -34,7 +34,7 @@ def table(page: str, first: str) -> pd.DataFrame:
 @functools.cache
 def stored(archive: Path) -> pd.DataFrame:
     """Return the table of an archive, which is read once."""
-    return stored_table(archive)
+    return read_stored_table(archive)
 
 
 def seconds(frame: pd.DataFrame) -> pd.Series:

@@ -20,7 +20,7 @@ from semcom.plots.registry import drawings_of
 from semcom.plots.render import render
 from semcom.runs.folder import write_summary
 from semcom.studies.names import is_share
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.sweep import sweep
 
@@ -65,7 +65,7 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trained is what differs in more than numbers, and all that an experiment trains by a function of its own."""
-    found = experiment(name)
+    found = find_experiment(name)
     monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
     if found.train is None:
         monkeypatch.setattr(semcom, "run", train_or_copy)

@@ -50,12 +50,12 @@ from semcom.config import ConfigError
 from semcom.data.load import load
 from semcom.data.partitions import partition
 from semcom.runs import limits
-from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
-from semcom.studies.overrides import read_seeds, read_vary
-from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.sweep.request import apply_overrides, parse_request
+from semcom.studies.overrides import parse_seeds_override, parse_vary_override
+from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.sweep.request import apply_request, parse_request
 from tests import worlds
 from tests.data import test_datasets, test_partitions
 from tests.runs import test_new_clients, test_unused_settings
@@ -126,7 +126,7 @@ def joining(**options: Any) -> None:
 
 
 def asked(request: dict[str, Any], of: Experiment = test_overrides.MINE) -> None:
-    apply_overrides(of, "smoke", parse_request(**request)).runs("smoke")
+    apply_request(of, "smoke", parse_request(**request)).runs("smoke")
 
 
 def sweep(name: str, **options: Any) -> None:
@@ -136,7 +136,7 @@ def sweep(name: str, **options: Any) -> None:
 def declared(fields: dict[str, Any]) -> None:
     """Sweep an experiment with some fields of its own."""
     vary = {"channel.snr_db": (9.0,), "seed": (0,), **fields.pop("vary", {})}
-    grid = Grid(set_fields(experiment("demo").scales["smoke"].base, fields.pop("base", {})), vary)
+    grid = Grid(set_fields(find_experiment("demo").scales["smoke"].base, fields.pop("base", {})), vary)
     usual = {"title": "", "paper": "none", "variants": ("fedavg",), "scales": {"smoke": grid}}
     EXPERIMENTS._added["mixed"] = Experiment("mixed", **{**usual, **fields})
     sweep("mixed")

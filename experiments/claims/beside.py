@@ -13,9 +13,9 @@ from experiments import papers
 from experiments.claims.claim import fits
 from experiments.claims.evidence import Evidence, Key, command, evidence
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import markdown
-from semcom.studies.analysis.statistics import t_interval
-from semcom.studies.names import value_label
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.statistics import compute_t_interval
+from semcom.studies.names import name_value
 
 FEWEST = 4
 """Methods without which a rank correlation says nothing."""
@@ -61,7 +61,7 @@ def _rows(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
         for row, value in of[["row", "value"]].itertuples(index=False):
             ours = found.value(row, key, "accuracy")
             if len(ours) and not pd.isna(value):
-                mean = t_interval(ours)
+                mean = compute_t_interval(ours)
                 yield {
                     **{"column": column, "method": row, "paper": value, "ours": mean.mean},
                     **{"low": mean.low, "high": mean.high, "seeds": len(ours), "scale": found.scales[0]},
@@ -103,7 +103,7 @@ def text(frame: pd.DataFrame) -> str:
         half = (cell["high"] - cell["low"]) / 2
         ours = f"{cell['ours']:.1f}" + ("" if pd.isna(half) else f" ± {half:.1f}")
         both = {f"{cell['column']}: paper": f"{cell['paper']:.1f}", f"{cell['column']}: ours": ours}
-        name = "Mean of the methods" if cell["method"] == MEAN else value_label("method", cell["method"])
+        name = "Mean of the methods" if cell["method"] == MEAN else name_value("method", cell["method"])
         shown.setdefault(name, {"Method": name}).update(both)
     lines = pd.DataFrame(list(shown.values())).fillna("")
     agreed = [
@@ -112,4 +112,4 @@ def text(frame: pd.DataFrame) -> str:
     ]
     end = ", at the end of training" if frame["end"].iloc[0] else ""
     what = f"Accuracy in %: the paper's, and ours at scale {frame['scale'].iloc[0]}{end}; ±: 95 % intervals over seeds."
-    return "\n\n".join([what, markdown(lines), *(["\n".join(agreed)] if agreed else [])])
+    return "\n\n".join([what, format_markdown(lines), *(["\n".join(agreed)] if agreed else [])])

@@ -107,11 +107,11 @@ def _claim(row: dict[str, Any]) -> str:
 
 def _ours(row: dict[str, Any]) -> str:
     """Return the comparison that is the least favourable to a claim, and how many there are."""
-    from semcom.studies.names import decimals
+    from semcom.studies.names import choose_decimals
 
     if not row["seeds"]:
         return ""
-    digits = decimals(True, (row["high"] - row["low"]) / 200)
+    digits = choose_decimals(True, (row["high"] - row["low"]) / 200)
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
     asked = row["yes"] + row["no"] + row["open"]
     several = f"; yes {row['yes']}, no {row['no']}, open {row['open']}" if asked > 1 else ""

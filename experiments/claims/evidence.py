@@ -13,14 +13,14 @@ from experiments import papers
 from experiments.catalogue import RESULTS as COMMITTED
 from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
-from semcom.studies.analysis.compare import value_of
-from semcom.studies.analysis.curves import SPANS, roughness, speed, within
-from semcom.studies.analysis.selection import comparable
+from semcom.studies.analysis.compare import read_compared_value
+from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
+from semcom.studies.analysis.selection import make_comparable
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.experiment import Experiment
 from semcom.studies.names import is_share
-from semcom.studies.overrides import plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten
 
@@ -102,13 +102,13 @@ class Evidence:
             return named
         method, settings = papers.OWN[name]
         wanted = {field: value for field, value in settings.items() if field != "view"}
-        plain = {field: comparable(value) for field, value in wanted.items()}
+        plain = {field: make_comparable(value) for field, value in wanted.items()}
         return [
             run
             for run in self._runs[key]
             if run.fields.get("method") == method
             and (plain or run.variant == method)
-            and all(comparable(run.fields.get(field)) == value for field, value in plain.items())
+            and all(make_comparable(run.fields.get(field)) == value for field, value in plain.items())
         ]
 
 
@@ -132,7 +132,7 @@ def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[S
 
 def _experiment(item: str) -> Experiment | None:
     """Return the experiment of a name; None where there is no such."""
-    return experiment(item) if item in EXPERIMENTS.names() else None
+    return find_experiment(item) if item in EXPERIMENTS.names() else None
 
 
 def _declared(item: str) -> list[str]:
@@ -145,14 +145,17 @@ def _common(runs: Sequence[Stored]) -> dict[str, str]:
     """Return the fields that all runs of a point share, as claims spell their values."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
-    return {name: plain_text(value) for name, value in shared.items()}
+    return {name: format_plain_value(value) for name, value in shared.items()}
 
 
 def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
     """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
     known = _experiment(item)
     found = known.reduced.get(scale, {}) if known else {}
-    return {name: {plain_text(k): plain_text(v) for k, v in values.items()} for name, values in found.items()}
+    return {
+        name: {format_plain_value(k): format_plain_value(v) for k, v in values.items()}
+        for name, values in found.items()
+    }
 
 
 def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
@@ -193,11 +196,13 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     if metric in ("accuracy", END) and joined:
         found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
     elif metric in PERCENT:
-        found = 100 * value_of(run, view, metric)
+        found = 100 * read_compared_value(run, view, metric)
     elif metric == "roughness":
-        found = roughness(run.lines(), headline)
+        found = measure_curve_roughness(run.lines(), headline)
     elif metric == "speed":
-        found = speed(run.lines(), headline, value_of(run, view, "accuracy"), int(summary["rounds"]))
+        found = measure_curve_speed(
+            run.lines(), headline, read_compared_value(run, view, "accuracy"), int(summary["rounds"])
+        )
     elif metric == "floats":
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
@@ -217,7 +222,7 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     summary = run.summary or {}
     if field == "round":
         lines, rounds = run.lines(), int(summary["rounds"])
-        return within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
+        return average_curve_within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
         return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None

@@ -15,7 +15,7 @@ from scipy import stats
 from experiments import papers
 from experiments.claims.claim import Claim, Comparison, comparisons
 from experiments.claims.evidence import Evidence, command, evidence
-from semcom.studies.analysis.statistics import LEVEL, t_interval
+from semcom.studies.analysis.statistics import LEVEL, compute_t_interval
 
 Answer = Literal["yes", "no", "open"]
 State = Literal[
@@ -103,7 +103,7 @@ def _interval(values: pd.Series, exact: bool) -> tuple[float, float, float]:
     """Return mean and 95 % interval, NaN where there is none; counts that are equal in all seeds are known exactly."""
     if not len(values):
         return math.nan, math.nan, math.nan
-    found = t_interval(values.to_numpy().round(DIGITS))
+    found = compute_t_interval(values.to_numpy().round(DIGITS))
     if exact and math.isnan(found.low) and len(values) > 1:
         return found.mean, found.mean, found.mean
     return found.mean, found.low, found.high

@@ -24,10 +24,10 @@ import pandas as pd
 from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, base
 from experiments.letter.search import TIED, validation
 from experiments.shell import on_studies
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 FIRST = 0
 """Place of the candidate that `fedcosr-table2` has."""
@@ -127,9 +127,9 @@ TABLE2_RATES = Experiment(
 
 def _tell(path: str) -> None:
     """Print the scores and the choice."""
-    rows = scores(stored_table(path))
+    rows = scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
-    print(markdown(wide.map(str)) + "\n")
+    print(format_markdown(wide.map(str)) + "\n")
     print({name: place for name, place in chosen(rows).items() if place != FIRST})
 
 

@@ -28,12 +28,12 @@ from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
 from experiments.shell import on_studies
 from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
-from semcom.studies.analysis.means import markdown
-from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import number_of
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -308,7 +308,9 @@ def _pair(runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accur
 
 def _numbers(runs: Runs, variant: str, metric: str) -> pd.Series:
     """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
-    return 100 * pd.Series({seed: number_of(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float)
+    return 100 * pd.Series(
+        {seed: read_number_in_row(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float
+    )
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
@@ -343,7 +345,7 @@ def _ends(values: pd.Series, *names: str) -> dict[str, float]:
     """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
     if values.empty:
         return dict.fromkeys(names, math.nan)
-    found = t_interval(values.to_numpy())
+    found = compute_t_interval(values.to_numpy())
     return dict(zip(names, (found.mean, found.low, found.high), strict=True))
 
 
@@ -418,11 +420,11 @@ def told(found: pd.DataFrame) -> pd.Series:
 
 def _tell(path: str) -> None:
     """Print what the screening or the confirmation has found."""
-    frame = stored_table(path)
+    frame = read_stored_table(path)
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
     found = effects(frame, of=None if screening else confirmed("small"))
     for table in (found[found["seeds"] > 0], verdicts(found)):
-        print(markdown(table.map(_cell)), end="\n\n")
+        print(format_markdown(table.map(_cell)), end="\n\n")
     if screening:
         print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
 

@@ -32,10 +32,10 @@ from experiments.letter.search import TIED, validation
 from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
 from experiments.shell import on_studies
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, at_each, by_seed, decide, describe
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 IDEAL = Variant("fedcl with ideal downlink", "fedcl", {**MEAN, "channel.downlink": "ideal"})
 BY_AIR = Variant("fedproto over the air", "fedproto", {"air.parameters": "analog"})
@@ -144,9 +144,9 @@ LETTER_SCG = Experiment(
 
 def _tell(path: str) -> None:
     """Print the scores and the choice."""
-    rows = scores(stored_table(path))
+    rows = scores(read_stored_table(path))
     wide = rows.pivot(index=["variant", "snr"], columns="lam", values="score").round(2).rename(columns=str)
-    print(markdown(wide.reset_index().map(str)) + "\n")
+    print(format_markdown(wide.reset_index().map(str)) + "\n")
     print(chosen(rows))
 
 

@@ -26,11 +26,11 @@ import pandas as pd
 from experiments.letter import figures as letter
 from experiments.shell import on_studies
 from semcom.config import ConfigError, RunConfig
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import number_of
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
@@ -101,7 +101,7 @@ def validation(frame: pd.DataFrame) -> pd.Series:
     failed = frame[frame["status"] != "done"]
     if len(failed):
         raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
-    return frame.apply(number_of, axis=1, metric="validation").astype(float)
+    return frame.apply(read_number_in_row, axis=1, metric="validation").astype(float)
 
 
 def _lambdas(scale: str) -> Grid:
@@ -141,16 +141,16 @@ def chosen_lambda(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _print(rows: pd.DataFrame) -> None:
-    print(markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
+    print(format_markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
 
 
 def _tell(schedules_of: str, lambdas_of: str | None = None) -> None:
     """Print the scores and the choice of either search."""
-    table = schedules(stored_table(schedules_of))
+    table = schedules(read_stored_table(schedules_of))
     _print(table)
     print(chosen_schedule(table).to_string() + "\n")
     if lambdas_of is not None:
-        values = lambdas(stored_table(lambdas_of))
+        values = lambdas(read_stored_table(lambdas_of))
         _print(values)
         print(chosen_lambda(values))
 

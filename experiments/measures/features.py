@@ -8,7 +8,7 @@ import numpy as np
 
 import semcom
 from semcom.config import RunConfig
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Features, Result
@@ -20,7 +20,7 @@ def train_and_measure(config: RunConfig) -> None:
     Args:
         config: of the run; it has to keep its `features`.
     """
-    train_then(config, clusters)
+    train_and_add_outcome(config, clusters)
 
 
 def clusters(result: Result) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def pack(words: list[str]) -> None:
     from semcom.studies.results import archive
 
     (folder,), wanted = read_words(words, ("FOLDER",), PackFlags(), "semcom pack")
-    print(f"archive: {archive.pack(folder, wanted.out, arrays=wanted.arrays)}")
+    print(f"archive: {archive.pack_archive(folder, wanted.out, arrays=wanted.arrays)}")
 
 
 def results(words: list[str]) -> None:

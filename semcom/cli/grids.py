@@ -36,17 +36,22 @@ def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) ->
     Raises:
         ConfigError: a flag that is spelled wrongly, a field that is not there, a value that is none of it.
     """
-    from semcom.studies.overrides import read_seeds, read_set, read_vary, several
+    from semcom.studies.overrides import (
+        parse_seeds_override,
+        parse_set_override,
+        parse_vary_override,
+        split_override_values,
+    )
 
-    names = None if wanted.methods is None else several(wanted.methods, "methods")
+    names = None if wanted.methods is None else split_override_values(wanted.methods, "methods")
     typed = Typed(methods or names or (), base)
-    settings = [read_set(text, typed) for text in wanted.set]
+    settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
     _check_once("set", [name for name, _ in settings])
-    axes = [read_vary(text, typed) for text in wanted.vary]
+    axes = [parse_vary_override(text, typed) for text in wanted.vary]
     _check_once("vary", [name for fields, _ in axes for name in fields])
     vary = {f if len(f) > 1 else f[0]: [v if len(f) > 1 else v[0] for v in values] for f, values in axes}
-    seeds = None if wanted.seeds is None else read_seeds(wanted.seeds)
+    seeds = None if wanted.seeds is None else parse_seeds_override(wanted.seeds)
     return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary}
 
 
@@ -82,9 +87,9 @@ class Typed:
         Raises:
             ConfigError: there is no such field, or the word is none of its values.
         """
-        from semcom.studies.grid import check_field
+        from semcom.studies.grid import check_grid_field
 
-        check_field(field)
+        check_grid_field(field)
         part = self._part(field)
         if part is None:
             raise self._no_field(field, word)

@@ -203,18 +203,18 @@ def sweep(words: list[str]) -> None:
     from semcom.cli import flags, grids
     from semcom.plots.registry import drawings_for
     from semcom.runs.plugins import load_plugins
-    from semcom.studies.registry import experiment
+    from semcom.studies.registry import find_experiment
     from semcom.studies.results.lock import read_shard
     from semcom.studies.sweep.plan import make_plan
-    from semcom.studies.sweep.pool import check_workers
+    from semcom.studies.sweep.pool import check_pool_workers
     from semcom.studies.sweep.request import parse_request
 
     with _request():
         early = flags.read_early(words)
         load_plugins(early.plugins)
-        declared = None if early.name is None else experiment(early.name)
+        declared = None if early.name is None else find_experiment(early.name)
         wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
-        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
+        check_pool_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
         request = parse_request(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _logging(early.log_level):
@@ -229,18 +229,18 @@ def sweep(words: list[str]) -> None:
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
     """Print what a planned sweep would do, then fetch and check its data."""
-    from semcom.studies.sweep.sweep import check_data, preview
+    from semcom.studies.sweep.sweep import check_sweep_data, preview_sweep
 
-    print(preview(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
-    check_data(plan.runs.values())
+    print(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
+    check_sweep_data(plan.runs.values())
 
 
 def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
-    from semcom.studies.sweep.sweep import execute
+    from semcom.studies.sweep.sweep import execute_sweep
 
     names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
-    table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})
+    table = execute_sweep(plan, shard, **{name: getattr(wanted, name) for name in names})
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:

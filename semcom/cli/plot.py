@@ -83,10 +83,10 @@ def plot(words: list[str]) -> None:
 def table(words: list[str]) -> None:
     """Carry out `semcom table FOLDER`."""
     (folder,), wanted = read_words(words, ("FOLDER",), TableFlags(), "semcom table")
-    from semcom.studies.analysis.sheet import sheet
+    from semcom.studies.analysis.sheet import make_sheet
 
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
-    found = sheet(
+    found = make_sheet(
         semcom.study(folder),
         wanted.rows.split(","),
         columns,

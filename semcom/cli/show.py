@@ -48,18 +48,18 @@ class ShowFlags:
 
 def show(words: list[str]) -> None:
     """Carry out `semcom show FOLDER`."""
-    from semcom.studies.analysis.overview import overview
-    from semcom.studies.results.failures import report
+    from semcom.studies.analysis.overview import read_overview
+    from semcom.studies.results.failures import report_failures
 
     (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
-    found = overview(folder)
+    found = read_overview(folder)
     if wanted.watch:
         if not on_terminal(sys.stdout):
             raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
-        found = _watch(found, lambda: overview(folder))
+        found = _watch(found, lambda: read_overview(folder))
     _console().print(*whole(found), sep="\n", crop=False)
     if failures := found.failures():
-        print(report(failures))
+        print(report_failures(failures))
 
 
 def _console() -> Console:
@@ -118,9 +118,9 @@ def _is_run(found: Overview) -> bool:
 
 def _head(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from semcom.studies.overrides import format_values
+    from semcom.studies.overrides import format_override_values
 
-    fields = [f"{name}={format_values(values)}" for name, values in found.varied().items()]
+    fields = [f"{name}={format_override_values(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
     done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
     more = "" if len(known) == len(found.courses) else " of the runs that have begun"
@@ -136,11 +136,11 @@ def _head(found: Overview) -> dict[str, str]:
 
 def _head_of_run(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a run."""
-    from semcom.studies.analysis.overview import setting
-    from semcom.studies.overrides import format_set
+    from semcom.studies.analysis.overview import list_changed_settings
+    from semcom.studies.overrides import format_set_override
 
     (course,) = found.courses
-    fields = [format_set(name, value) for name, value in setting(course.run).items()]
+    fields = [format_set_override(name, value) for name, value in list_changed_settings(course.run).items()]
     return {
         "run": f"{course.run.hash} of {course.run.fields['method']}, in {found.folder}",
         "setting": ", ".join(fields) or "the defaults",

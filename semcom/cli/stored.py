@@ -31,9 +31,9 @@ def read_stored(path: str) -> RunConfig:
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
         return read_config(path, "config")
-    from semcom.studies.results.archive import unpacked
+    from semcom.studies.results.archive import unpack_archive
 
-    with unpacked(place.parent) as folder:
+    with unpack_archive(place.parent) as folder:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
         stored = to_dict(read_config(Path(folder) / place.name, "config"))

@@ -10,7 +10,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import described, over_seeds
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, field_label, metric_label, place_label, value_label
+from semcom.studies.names import NAMED, field_label, metric_label, name_place, name_value
 
 ROW, MARK = 0.15, 0.07
 """Height of a row, and of each further mark in it, in inches."""
@@ -58,7 +58,7 @@ def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
 def _series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
     """Yield label, style, heights and numbers of each hue, on axes that name the rows."""
     names = rows(cells, plot)
-    axes.set_yticks(range(len(names)), [value_label(str(plot.x), name) for name in names])
+    axes.set_yticks(range(len(names)), [name_value(str(plot.x), name) for name in names])
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(axis="y", visible=plot.kind == "dots")
     axes.tick_params(axis="y", length=0)
@@ -73,7 +73,7 @@ def _series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # typ
     for hue in styles:
         line = cells[cells[plot.hue] == hue]
         if len(line):
-            yield place_label(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
+            yield name_place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
 
 
 def _bars(line: pd.DataFrame) -> list[pd.Series] | None:

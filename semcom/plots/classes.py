@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import described, of_view, tidy
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, place_label, value_label
+from semcom.studies.names import metric_label, name_place, name_value
 
 NAMED = 12
 """Clients or classes up to which each has its tick."""
@@ -45,7 +45,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     for i, (hue, style) in enumerate(styles.items()):
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
         at, width = line[x].map(places.index) + 0.8 * ((i + 0.5) / count - 0.5), 0.8 / count
-        label = None if plot.hue is None else place_label(plot.hue, hue)
+        label = None if plot.hue is None else name_place(plot.hue, hue)
         axes.bar(at, line["mean"], width, label=label, zorder=2, **style)
         if line["low"].notna().any():
             bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
@@ -53,7 +53,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     if count == 1:
         axes.axhline(cells["mean"].mean(), color="black", linestyle="--", linewidth=0.7, zorder=4)
     step = 1 if len(places) <= NAMED else 5 * (1 + len(places) // 50)
-    axes.set_xticks(range(0, len(places), step), [value_label(x, value) for value in places[::step]])
+    axes.set_xticks(range(0, len(places), step), [name_value(x, value) for value in places[::step]])
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")

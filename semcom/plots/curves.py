@@ -10,9 +10,9 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import described, of_view
 from semcom.plots.style import MANY, percent
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, place_label
+from semcom.studies.names import metric_label, name_place
 
 MARKS = 6
 """Marks along a curve, about."""
@@ -32,7 +32,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     chosen = rounds[rounds["view"] == first] if plot.view is None else of_view(study, rounds, plot.view)
     if chosen[plot.y].isna().all():
         raise ConfigError(f"y: no round has {plot.y!r}")
-    cells = means(chosen, plot.fields, plot.y)
+    cells = compute_means(chosen, plot.fields, plot.y)
     lines = [name for name in plot.fields if name != "round"]
     whole = cells.groupby(lines, dropna=False)["n"].transform("max")
     return cells[cells["n"] == whole].reset_index(drop=True)
@@ -45,7 +45,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
         style = styles[hue]
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
-        name = place_label(str(plot.hue), hue)
+        name = name_place(str(plot.hue), hue)
         axes.plot(line["round"], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
         if len(lines) <= MANY:
             axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)

@@ -13,7 +13,7 @@ from semcom.plots.points import check_panels
 from semcom.runs.arrays import FEATURES
 from semcom.runs.embedding import embedding, knn_purity, silhouette
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import place_label
+from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 MOST = 2000
@@ -94,7 +94,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are, and silhouette and purity of the features."""
     panels = cells.drop_duplicates(str(plot.facet)).to_dict("records")
     of_each = "; ".join(
-        f"{place_label(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
+        f"{name_place(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
         f"{row['purity']:.3f}, {row['images']} images"
         for row in panels
     )

@@ -15,7 +15,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.heatmap import Cell, colour_bar, height, table, width
 from semcom.studies.analysis.comparison import Comparisons
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import is_share, metric_name, value_label
+from semcom.studies.names import is_share, name_metric, name_value
 
 MAP = "RdBu"
 """Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
@@ -87,7 +87,7 @@ def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
     share = is_share(plot.y)
     most = max(float(cells["mean"].max()), LEAST if share else 0) or float(cells["mean"].abs().max()) or 1.0
-    label = f"Gain over {value_label('variant', plot.over)}{' (points)' if share else ''}"
+    label = f"Gain over {name_value('variant', plot.over)}{' (points)' if share else ''}"
     colour_bar(figure, (-most, most), label, share)
 
 
@@ -96,7 +96,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     unit = " in percentage points" if is_share(plot.y) else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
     return (
-        f"Test {metric_name(plot.y)} of each method minus that of {value_label('variant', plot.over)}{unit}, runs "
+        f"Test {name_metric(plot.y)} of each method minus that of {name_value('variant', plot.over)}{unit}, runs "
         f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
         "is outside its interval, and p < 0.05 after Holm's correction over all cells)."
     )

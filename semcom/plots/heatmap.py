@@ -14,7 +14,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels, described, of_view, over_seeds
 from semcom.plots.style import CHARACTER
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, is_share, metric_label, value_label
+from semcom.studies.names import field_label, is_share, metric_label, name_value
 
 Cell = Mapping[str, Any]
 MAP = "viridis"
@@ -69,7 +69,7 @@ def table(
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
     axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
-    axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
+    axes.set_yticks(range(len(rows)), [name_value(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
 
 
@@ -87,7 +87,7 @@ def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str 
 
 def _column(plot: Plot, value: Any) -> str:
     """Return the label of a column; the unit stands below all of them."""
-    return value_label(str(plot.x), value).removesuffix(" dB")
+    return name_value(str(plot.x), value).removesuffix(" dB")
 
 
 def _text(value: float, share: bool) -> str:
@@ -144,7 +144,7 @@ def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float,
 
     Numbers that are too many to be written take none.
     """
-    rows = [value_label(str(plot.hue), value) for value in cells[plot.hue].unique()]
+    rows = [name_value(str(plot.hue), value) for value in cells[plot.hue].unique()]
     columns = [_column(plot, value) for value in cells[plot.x].unique()]
     each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
     return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE

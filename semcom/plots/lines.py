@@ -15,7 +15,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import described, over_seeds
 from semcom.plots.style import MANY, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, metric_unit, place_label
+from semcom.studies.names import field_label, metric_label, metric_unit, name_place
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
@@ -54,7 +54,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
             axes.axhline(line["mean"].iloc[0], color=style["color"], linewidth=0.5)
         shown = len(styles) <= MANY and line["low"].notna().any()
         bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
-        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, place_label(str(plot.hue), hue)
+        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, name_place(str(plot.hue), hue)
         axes.errorbar(at, line["mean"], yerr=bars, label=label, elinewidth=0.7, capsize=1.5, **style)
     place(axes, cells[x])
     axes.set_xlabel(field_label(x))

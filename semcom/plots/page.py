@@ -12,11 +12,11 @@ from semcom.methods.registry import METHODS
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
 from semcom.runs.folder import read_commit, read_versions
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, is_share, metric_name
-from semcom.studies.registry import experiment
+from semcom.studies.names import NAMED, is_share, name_metric
+from semcom.studies.registry import find_experiment
 
 SETTING = {
     "data.name": "dataset",
@@ -52,13 +52,13 @@ def page(
         caption: what they are.
         record: of sweep.json, where the study is a sweep: experiment, scale and command; and the command that draws.
     """
-    source = experiment(chosen.experiment) if chosen.experiment else None
+    source = find_experiment(chosen.experiment) if chosen.experiment else None
     frame = study.runs
     failed = int((frame["status"] == "failed").sum())
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
     paper = {"Paper item": source.paper} if source else {}
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
-    unit = f" ({metric_name(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
+    unit = f" ({name_metric(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
     facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     commands = [record[name] for name in ("command", "plot") if name in record]
     title = source.title if source else KINDS.get(str(plot.kind)).title
@@ -91,7 +91,7 @@ def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
         ("Commit", read_commit() or "not known"),
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
-    table = markdown(chosen.table(numbers))
+    table = format_markdown(chosen.table(numbers))
     return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"])
 
 

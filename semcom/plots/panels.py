@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.kinds import KINDS
 from semcom.plots.style import CHARACTER, WIDE, WIDTH, line_styles
-from semcom.studies.names import place_label
+from semcom.studies.names import name_place
 
 ENTRY, KEY = 0.145, 0.45
 """Height of a line of the legend, and about the width of a key in it, in inches."""
@@ -46,7 +46,7 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
         axes = figure.add_subplot(grid[i // columns, i % columns], sharey=panels[0] if kind.shared and panels else None)
         kind.draw(axes, part, plot, styles)
         if plot.facet is not None:
-            axes.set_title(place_label(plot.facet, value), pad=3)
+            axes.set_title(name_place(plot.facet, value), pad=3)
         panels.append(axes)
     for i, axes in enumerate(panels):  # labels at the outer axes alone
         if i + columns < len(panels):
@@ -57,7 +57,7 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
             axes.tick_params(labelleft=False)
     kind.finish(figure, cells, plot)
     if above:
-        _legend(figure, panels, legend, [place_label(str(plot.hue), hue) for hue in styles])
+        _legend(figure, panels, legend, [name_place(str(plot.hue), hue) for hue in styles])
     return figure
 
 
@@ -88,7 +88,7 @@ def _legend_columns(styles: Styles, plot: Plot, width: float) -> int:
     """Return how many entries of the legend stand beside each other; none where there is no legend."""
     if plot.hue is None or set(styles) == {None}:
         return 0
-    longest = max(len(place_label(plot.hue, hue)) for hue in styles)
+    longest = max(len(name_place(plot.hue, hue)) for hue in styles)
     return max(1, min(len(styles), int(width / (KEY + CHARACTER * longest))))
 
 

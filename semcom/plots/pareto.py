@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import described
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, value_label
+from semcom.studies.names import field_label, metric_label, name_value
 
 DECADE = 10
 """Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
@@ -41,7 +41,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     for row in cells.to_dict("records"):
         style = {**styles[row["variant"]], "linestyle": "none"}
         bars = None if pd.isna(row["low"]) else [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
-        label = value_label("variant", row["variant"])
+        label = name_value("variant", row["variant"])
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
     axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
     axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))

@@ -8,10 +8,10 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.plots.base import Plot
-from semcom.studies.analysis.means import check_seeds_alone, means
-from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.means import check_seeds_alone, compute_means
+from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_name, metric_name
+from semcom.studies.names import name_field, name_metric
 
 SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
@@ -51,7 +51,7 @@ def tidy(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
         numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
         raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
-    return means(of_view(study, frame, plot.view), plot.fields, plot.y)
+    return compute_means(of_view(study, frame, plot.view), plot.fields, plot.y)
 
 
 def of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
@@ -75,8 +75,8 @@ def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
 
 def described(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
-    name = metric_name(plot.y)
+    name = name_metric(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
-    against = f" against {field_name(plot.x)}" if plot.x else ""
+    against = f" against {name_field(plot.x)}" if plot.x else ""
     view = f", view {plot.view}" if plot.view else ""
-    return f"{start}{against}{view}, {intervals(cells, shown)}."
+    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."

@@ -13,8 +13,8 @@ from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.registry import drawing
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
-from semcom.studies.names import value_label
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.names import name_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +103,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     if TEST in part.axes and TEST not in request.fields:  # means are of one test SNR, and all else is of the first one
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
-        text += f" Tested at {' or '.join(value_label(TEST, snr) for snr in found)}."
+        text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
     with style.ieee():
         figure = drawn(numbers, request)
         if chosen.finish is not None:
@@ -138,7 +138,7 @@ def _beside(study: Path) -> Path:
 
 def _largest_scale(name: str) -> Path:
     """Return the default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
-    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(experiment(name).offered())]
+    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(find_experiment(name).offered())]
     for folder in folders:
         if (folder / TABLE).is_file():
             return folder
@@ -149,7 +149,7 @@ def _sweep_command(name: str) -> str:
     """Return the command that makes an experiment's results at its cheapest scale."""
     plugin = EXPERIMENTS.source(name)
     more = f" --plugin {shlex.quote(plugin)}" if plugin else ""
-    return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
+    return f"semcom sweep {name} --scale {find_experiment(name).scale()}{more}"
 
 
 def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:

@@ -55,8 +55,8 @@ def compute_headline_accuracy(rounds: Sequence[int], evaluations: Sequence[Mappi
 
     Returns:
         `summarize_accuracies` of the per-client means over the last evaluations, these means (`clients`), all others
-        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best test
-        round is a known flaw of the field, so it is never the headline.
+        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best
+        test round is a known flaw of the field, so it is never the headline.
     """
     last = evaluations[-LAST:]
     means = [float(np.mean(e["clients"])) for e in evaluations]

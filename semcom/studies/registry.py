@@ -22,14 +22,14 @@ EXPERIMENTS: Registry[Experiment] = Registry(
 """Experiments by name."""
 
 
-def experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """Return the experiment called `name`, or the one that a Python file registers.
 
     Raises:
         ConfigError: there is none, and the known ones are listed; or the file cannot be imported, or registers none or
             several.
     """
-    return find(EXPERIMENTS, declared_in(name) if name.endswith(".py") else name)
+    return find(EXPERIMENTS, find_declared_experiment(name) if name.endswith(".py") else name)
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class OwnTrain:
         return train(config)
 
 
-def own_train(declared: Experiment) -> Train | None:
+def find_own_train(declared: Experiment) -> Train | None:
     """Return the training function of an experiment, for any process; None where it has none of its own."""
     source = EXPERIMENTS.source(declared.name)
     known = source is not None and find(EXPERIMENTS, declared.name).train is declared.train
     return OwnTrain(declared.name, source) if declared.train and source and known else declared.train
 
 
-def declared_in(file: str) -> str:
+def find_declared_experiment(file: str) -> str:
     """Return the name of the experiment that a Python file registers.
 
     Raises:

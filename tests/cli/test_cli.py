@@ -342,7 +342,7 @@ def test_sweep_draws_the_figure_of_its_table(
     calls: list[Any] = []
     table = Path("results/results.parquet")
     monkeypatch.setattr(
-        "semcom.studies.sweep.sweep.execute", lambda plan, *args, **named: calls.append((args, named)) or table
+        "semcom.studies.sweep.sweep.execute_sweep", lambda plan, *args, **named: calls.append((args, named)) or table
     )
     monkeypatch.setattr(plots, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"

@@ -20,7 +20,7 @@ from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
-from semcom.studies.sweep.pool import carry_out
+from semcom.studies.sweep.pool import carry_out_in_pool
 from tests.refusals import refuses
 
 PLUGIN = '''
@@ -126,7 +126,7 @@ def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None
             dataclasses.replace(read(plugin, *words, "--train.rounds", "1", "--seed", seed), out=str(tmp_path / seed))
         )
         runs[run_hash(config)] = config
-    assert carry_out(runs, jobs=2, backend="loky", train=semcom.run) == {}
+    assert carry_out_in_pool(runs, jobs=2, backend="loky", train=semcom.run) == {}
     stored = [json.loads((tmp_path / seed / "config.json").read_text()) for seed in "01"]
     assert [s["channel"]["options"]["m"] for s in stored] == [2.0, 2.0]
 

@@ -15,7 +15,7 @@ from semcom.cli import main as cli
 from semcom.cli.stored import fields_of, prepare_over, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.resolve import resolve
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.refusals import refuses
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_named_by_its_folder_or_by_its_place_in_an_archive(tmp_path: Pa
     (tmp_path / "s" / "a-run").mkdir(parents=True)
     (tmp_path / "s" / "a-run" / "config.json").write_text(json.dumps(to_dict(stored)))
     assert to_dict(read_stored(str(tmp_path / "s" / "a-run")))["plugins"] == ("/elsewhere/own.py",)
-    found = read_stored(f"{pack(tmp_path / 's')}/a-run")
+    found = read_stored(f"{pack_archive(tmp_path / 's')}/a-run")
     assert (found.method, found.seed, found.plugins) == ("fedavg", 5, ("own.py",))
     assert (found.device, found.chunk, found.out) == ("auto", "auto", None), "those of this machine"
     with refuses("config", "another"):

@@ -14,7 +14,7 @@ from semcom.cli import flags
 from semcom.config import COMMON, Resolved, RunConfig, Schedule, TrainConfig, fill, from_dict, run_hash, to_dict
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
-from semcom.studies.cost import work
+from semcom.studies.cost import estimate_run_cost
 from tests.methods.arms import flat, play, rounds
 from tests.refusals import refuses
 from tests.worlds import divided, world
@@ -182,9 +182,9 @@ def test_steps_say_how_long_a_run_takes() -> None:
             train=TrainConfig(rounds=5, local_steps=3, batch_size=4, participation=0.5),
         )
     )
-    assert work(config) == 5 * (3 * 4) * 2 * 0.5
+    assert estimate_run_cost(config) == 5 * (3 * 4) * 2 * 0.5
     epochs = dataclasses.replace(config.train, local_steps=None, local_epochs=2)
-    assert work(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
+    assert estimate_run_cost(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
 
 
 # Training ------------------------------------------------------------------------------------------------------------

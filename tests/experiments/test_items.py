@@ -22,15 +22,15 @@ from experiments.claims.scorecard import scorecard
 from experiments.fedcosr import items as fedcosr
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
-from semcom.studies.analysis.curves import speed, within
+from semcom.studies.analysis.curves import average_curve_within, measure_curve_speed
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
-from semcom.studies.overrides import plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import fields
+from semcom.studies.results.table import list_fields
 from tests.studies.folders import config, line, scored, simple, write
 
 POINTS, NAMES = papers.points(), EXPERIMENTS.names()
@@ -48,8 +48,10 @@ def quick_resolve() -> None:
 @functools.cache
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
     """Variant and fields of an item's runs with the first seed, as claims spell them."""
-    found = [run for run in experiment(item).runs(scale) if run.config.seed == 0]
-    return [(r.variant, {k: plain_text(v) for k, v in fields(semcom.resolve(r.config)).items()}) for r in found]
+    found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
+    return [
+        (r.variant, {k: format_plain_value(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found
+    ]
 
 
 # Grids ---------------------------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def varied(grid: Grid, *names: str) -> set[tuple[object, ...]]:
 
 def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
     for name in [*fedcosr_items(), "fedcrl-table2", *(n for n in NAMES if n.startswith("fedcrc-"))]:
-        grid = experiment(name).scales["small"]
+        grid = find_experiment(name).scales["small"]
         if name not in ("fedcosr-fig4", "fedcosr-rates"):  # one round; a search
             number = {"fedcosr-fig6": 5, "fedcosr-fig8": 5, "fedcrc-table3": 6}.get(name, 3)
             assert grid.vary["seed"] == tuple(range(number)), name
@@ -99,7 +101,7 @@ def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
         assert names <= known or name in ("fedcosr-fig6", "fedcosr-fig9")
     kinds = {("cifar10", "dirichlet", 0.1, None, 600), ("cifar10", "pathological", None, 2, None)}
     kinds |= {("cifar100", "dirichlet", 0.1, None, 600), ("cifar100", "pathological", None, 20, None)}
-    assert varied(experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
+    assert varied(find_experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
     for name, of in runs("fedcosr-table2", "small"):
         assert (
             of["channel.kind"] == "none"
@@ -124,13 +126,13 @@ def test_arms_are_those_of_the_papers() -> None:
     assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
-    keys = {name: {run_hash(semcom.resolve(r.config)) for r in experiment(name).runs("small")} for name in AWGN}
+    keys = {name: {run_hash(semcom.resolve(r.config)) for r in find_experiment(name).runs("small")} for name in AWGN}
     shared = keys["wireless-snr"] & keys["wireless-exchange"]
     assert len(shared) == 3 * len(METHODS) and len(keys["wireless-exchange"] - shared) == 3 * (len(METHODS) - 2)
 
 
 def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange() -> None:
-    grid = experiment("wireless-heterogeneity").scales["small"]
+    grid = find_experiment("wireless-heterogeneity").scales["small"]
     assert {ways * shots for ways, shots in varied(grid, "partition.ways", "partition.shots")} == {150}  # type: ignore[operator]
     analog = {name for name, of in runs("wireless-exchange", "small") if of["air.parameters"] == "analog"}
     assert analog == set(METHODS) - {"local", "fedcl"}
@@ -142,16 +144,19 @@ def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange()
 def test_parts_of_the_training_and_its_speed_by_hand() -> None:
     curve = {1: 0.1, 2: 0.3, 10: 0.5, 12: 0.6, 15: 0.5, 18: 0.7, 20: 0.8}
     lines = [{"round": i, "views": {"personal": {"accuracy": a}}} for i, a in curve.items()] + [{"round": 3}]
-    assert within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
+    assert average_curve_within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
     # Rounds 12 and 15 stand for two and three rounds since the evaluation before; 10 is in the second quarter.
-    assert within(lines, "personal", "third quarter", 20) == pytest.approx((2 * 60 + 3 * 50) / 5)
-    assert within(lines, "personal", "last quarter", 20) == pytest.approx((3 * 70 + 2 * 80) / 5)
+    assert average_curve_within(lines, "personal", "third quarter", 20) == pytest.approx((2 * 60 + 3 * 50) / 5)
+    assert average_curve_within(lines, "personal", "last quarter", 20) == pytest.approx((3 * 70 + 2 * 80) / 5)
     assert (
-        within(lines, "other", "last quarter", 20) is None and within(lines[2:3], "personal", "first tenth", 20) is None
+        average_curve_within(lines, "other", "last quarter", 20) is None
+        and average_curve_within(lines[2:3], "personal", "first tenth", 20) is None
     )
-    assert speed(lines, "personal", 0.75, 20) == pytest.approx(10)  # 0.675 is reached in round 18, two before the end
-    assert speed(lines, "personal", 0.5, 20) == pytest.approx(50)
-    assert speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
+    assert measure_curve_speed(lines, "personal", 0.75, 20) == pytest.approx(
+        10
+    )  # 0.675 is reached in round 18, two before the end
+    assert measure_curve_speed(lines, "personal", 0.5, 20) == pytest.approx(50)
+    assert measure_curve_speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
 
 
 @pytest.mark.usefixtures("without_stored_results")
@@ -212,7 +217,7 @@ def test_formulas_by_hand() -> None:
 
 def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
     """The network of the smoke test, counted here from its layers."""
-    found = {run.variant: run for run in experiment("overhead").runs("smoke")}
+    found = {run.variant: run for run in find_experiment("overhead").runs("smoke")}
     rows = {}
     for name in ("fedgh", "fedper"):
         of = set_fields(semcom.resolve(found[name].config), {"out": str(tmp_path / name)})
@@ -271,11 +276,11 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
 
 def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
     """Looked at once for all methods and seeds: here run by run."""
-    from semcom.studies.cost import samples
+    from semcom.studies.cost import count_cost_in_samples
 
     for item in ("fedcosr-table2", "letter-fig3b", "repper-table1"):
-        found = experiment(item)
-        each = [samples(semcom.resolve(of)) for of in found.grid("small")]
+        found = find_experiment(item)
+        each = [count_cost_in_samples(semcom.resolve(of)) for of in found.grid("small")]
         outline = found.outline("small")
         assert outline.runs == len(each) and outline.samples == pytest.approx(sum(map(float, filter(None, each))))
 
@@ -283,7 +288,7 @@ def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
 def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
     for _, claim in papers.claims().iterrows():
         for item in claim["item"].split():
-            arms = {variant.name: variant.method for variant in experiment(item).compared()}
+            arms = {variant.name: variant.method for variant in find_experiment(item).compared()}
             for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
                 assert name in arms or papers.OWN.get(name, (None,))[0] in arms.values(), (claim["id"], name)
 
@@ -305,10 +310,10 @@ class Made(Stored):
 
 def made(item: str, rng: np.random.Generator) -> Any:
     """The study of an item at scale `paper`, with two seeds of each run."""
-    found, runs_, known = experiment(item), [], {}
+    found, runs_, known = find_experiment(item), [], {}
     for run in (run for run in found.runs("paper") if run.config.seed in (0, 1)):
         key = repr(dataclasses.replace(run.config, seed=0))
-        known[key] = known.get(key) or fields(semcom.resolve(run.config))
+        known[key] = known.get(key) or list_fields(semcom.resolve(run.config))
         view = {"accuracy": float(rng.random()), "accuracy_std": float(rng.random())}
         views = {"personal": view, "global": view, "prototype": view, "trained": view, "initialised": view}
         numbers = {"accuracy": view["accuracy"], "silhouette": view["accuracy"], "gradient": view["accuracy"]}

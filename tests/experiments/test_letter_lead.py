@@ -12,7 +12,7 @@ import semcom
 from experiments.claims.evidence import COMMITTED
 from experiments.letter import lead
 from experiments.letter.lead import BASE, LETTER_LEAD, READ, effects, levels, verdicts
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
@@ -230,7 +230,7 @@ def test_the_last_round_is_compared_where_there_are_few() -> None:
 
 
 def test_the_confirmation_has_what_the_stored_screening_chose() -> None:
-    found = effects(stored_table(COMMITTED / "letter-lead-small.zip"))
+    found = effects(read_stored_table(COMMITTED / "letter-lead-small.zip"))
     assert tuple(lead.strongest(found)) == lead.CONFIRMED
     assert found["seeds"].min() == 4, "no run is missing"
 

@@ -22,8 +22,8 @@ from experiments.letter import low as letter_low
 from experiments.letter.weight import PLAIN
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from semcom.config import ConfigError, run_hash
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import fields, read_table
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import list_fields, read_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_the_low_study_has_both_airs_at_both_weights() -> None:
     runs = letter_low.LETTER_LOW.runs("small")
     assert len(runs) == 5 * len(letter_low.places("small")) * 5 and len(letter_low.places("small")) >= 12
     for run in runs:
-        of = fields(semcom.resolve(run.config))
+        of = list_fields(semcom.resolve(run.config))
         assert of["train.rounds"] == 60 and of["clients"] == 20 and of["model.encoder"] == "dcgan-narrow"
         assert (of["channel.downlink"] == "ideal") == (run.variant == letter_low.IDEAL.name)
         assert (of["air.parameters"] == "analog") == (run.variant == letter_low.BY_AIR.name)
@@ -64,7 +64,7 @@ def test_the_studies_share_the_runs_that_they_have_in_common() -> None:
 def test_the_full_study_has_the_letters_size() -> None:
     for experiment in (letter_full.LETTER_FULL, letter_full.LETTER_FULL_ADAM):
         for run in experiment.runs("small"):
-            of = fields(semcom.resolve(run.config))
+            of = list_fields(semcom.resolve(run.config))
             assert (of["train.rounds"], of["clients"], of["model.features"]) == (200, 20, 64)
             assert of["model.encoder"] == "dcgan"
             assert of.get("hyper.lam") in (None, 1 / 64, 1.0) or "chosen" in run.variant
@@ -139,7 +139,7 @@ def test_the_rate_that_is_chosen() -> None:
 )
 def test_what_is_declared_is_what_the_stored_search_chose(archive: str, declared: Any, choice: Any) -> None:
     path = COMMITTED / f"{archive}-small.zip"
-    assert dict(declared) == (choice(stored_table(path)) if path.exists() else {})
+    assert dict(declared) == (choice(read_stored_table(path)) if path.exists() else {})
 
 
 # Answers --------------------------------------------------------------------------------------------------------------

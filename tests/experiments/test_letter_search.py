@@ -12,7 +12,7 @@ from experiments.letter.lead import LETTER_LEAD
 from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
 from semcom.studies.experiment import Experiment
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 TIMES = {
     "lambda / 4": 1 / 4,
@@ -93,7 +93,7 @@ def test_scales_have_the_runs_of_the_protocol(declared, small: int, paper: int) 
 
 
 def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
-    found = search.chosen_schedule(search.schedules(stored_table(COMMITTED / "letter-search-small.zip")))
+    found = search.chosen_schedule(search.schedules(read_stored_table(COMMITTED / "letter-search-small.zip")))
     train = letter.base("small").train
     assert (found["train.optimizer"], found["train.batch_size"]) == (train.optimizer, train.batch_size)
     assert found["train.local_epochs"] == 1 and found["train.rounds"] == train.rounds and train.local_epochs is None
@@ -101,7 +101,7 @@ def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
 
 def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
     """FedCL's is set in each of its runs with a regulariser, a multiple of it where an arm is called so."""
-    found = search.chosen_lambda(search.lambdas(stored_table(COMMITTED / "letter-search-lambda-small.zip")))
+    found = search.chosen_lambda(search.lambdas(read_stored_table(COMMITTED / "letter-search-lambda-small.zip")))
     assert found == {"fedcl": letter.LAMBDA["small"], "fedproto": search.LAMBDAS["fedproto"][2]}
     of_letter = [value for value in vars(letter).values() if isinstance(value, Experiment)]
     for experiment in (*of_letter, LETTER_LEAD, LETTER_REGIME):

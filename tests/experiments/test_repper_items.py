@@ -23,12 +23,12 @@ from semcom.config import DataConfig, TrainConfig
 from semcom.engine.random import keyed
 from semcom.files import CONFIG, SWEEP
 from semcom.runs.folder import read_summary
-from semcom.studies.analysis.curves import roughness
+from semcom.studies.analysis.curves import measure_curve_roughness
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
-from semcom.studies.overrides import number, plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.results.table import fields
+from semcom.studies.overrides import format_number, format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.results.table import list_fields
 from tests.studies.folders import config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
@@ -43,7 +43,7 @@ def quick_resolve() -> None:
 
 
 def spelled(value: Any) -> str:
-    return number(float(value)) if isinstance(value, int | float) else str(value)
+    return format_number(float(value)) if isinstance(value, int | float) else str(value)
 
 
 SETTINGS = {
@@ -55,8 +55,8 @@ SETTINGS = {
 @functools.cache
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
     """Variant and fields of an item's runs with the first seed, as claims spell them."""
-    found = [run for run in experiment(item).runs(scale) if run.config.seed == 0]
-    return [(r.variant, {k: spelled(v) for k, v in fields(semcom.resolve(r.config)).items()}) for r in found]
+    found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
+    return [(r.variant, {k: spelled(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found]
 
 
 # The paper's grid ----------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_every_cell_of_a_table_has_its_runs(item: str) -> None:
         there = [of for name, of in found if name == cell["row"] and all(of.get(f) in v for f, v in at.items())]
         assert len(there) == 1, (cell["row"], cell["column"])
     assert len(found) == len(cells)
-    assert experiment(item).scales["paper"].vary["seed"] == (0, 1, 2)
+    assert find_experiment(item).scales["paper"].vary["seed"] == (0, 1, 2)
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -98,17 +98,17 @@ def test_fig_6_and_what_is_in_no_table() -> None:
     asked = {f: v for f, v in papers.at(claim["at"]).items() if f not in papers.ASPECTS}
     for _, of in found:
         assert of["train.participation"] == "1" and all(of[f] in values for f, values in asked.items())
-    assert "small" not in experiment("repper-fig6").scales  # CIFAR-100 is not on hand
+    assert "small" not in find_experiment("repper-fig6").scales  # CIFAR-100 is not on hand
     assert {of["partition.beta"] for _, of in runs("repper-fig3")} == {"100", "1", "0.5"}
     for item in ("repper-fig1", "repper-fig4", "repper-fig5"):
         assert {of["partition.beta"] for _, of in runs(item)} == {"0.5"}
         kept = {"confusion"} if item == "repper-fig5" else {"confusion", "features"}  # what the figure draws
-        assert {frozenset(run.config.keep) for run in experiment(item).runs("small")} == {frozenset(kept)}
+        assert {frozenset(run.config.keep) for run in find_experiment(item).runs("small")} == {frozenset(kept)}
 
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
-    whole = experiment(item)
+    whole = find_experiment(item)
     assert len(whole.runs("smoke")) <= 8
     for scale in set(whole.scales) - {"paper"}:
         assert {r.variant for r in whole.runs(scale)} == {r.variant for r in whole.runs("paper")}
@@ -121,7 +121,7 @@ def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
         assert tuned <= {"100"}  # of so few images 10 epochs train no head
 
 
-@pytest.mark.parametrize("item", [name for name in ITEMS if "small" in experiment(name).scales])
+@pytest.mark.parametrize("item", [name for name in ITEMS if "small" in find_experiment(name).scales])
 def test_small_trains_each_client_before_the_rate_has_decayed(item: str) -> None:
     """With C 0.2 a client trains in a fifth of the rounds: in 40 some eight times, as in 20 with C 0.4."""
     for _, of in runs(item, "small"):
@@ -134,8 +134,10 @@ def test_small_trains_each_client_before_the_rate_has_decayed(item: str) -> None
 @pytest.mark.parametrize(("item", "columns"), [("repper-table1", 9), ("repper-table2", 4), ("repper-table3", 3)])
 def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int) -> None:
     """The encoder and the epochs of `small` stand for the paper's in `Experiment.reduced`."""
-    reduced = experiment(item).reduced["small"]
-    stands = {name: {plain_text(k): plain_text(v) for k, v in of.items()} for name, of in reduced.items()}
+    reduced = find_experiment(item).reduced["small"]
+    stands = {
+        name: {format_plain_value(k): format_plain_value(v) for k, v in of.items()} for name, of in reduced.items()
+    }
     there = [{f: (stands.get(f, {}).get(v, v),) for f, v in of.items()} for _, of in runs(item, "small")]
     asked = [papers.at(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()]
     assert sum(any(fits(place, at) for place in there) for at in asked) == columns
@@ -229,7 +231,7 @@ def test_the_sine_by_hand() -> None:
 
 
 def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
-    run = next(run for run in experiment("repper-gradients").runs("smoke") if run.variant == "repper")
+    run = next(run for run in find_experiment("repper-gradients").runs("smoke") if run.variant == "repper")
     of = set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")})
     repper.train_and_pull(of)
     found = read_summary(tmp_path / "run")
@@ -247,7 +249,7 @@ def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
 
 
 def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path) -> None:
-    run = next(run for run in experiment("repper-fig1").runs("smoke") if run.variant == "lg_fedavg")
+    run = next(run for run in find_experiment("repper-fig1").runs("smoke") if run.variant == "lg_fedavg")
     repper.train_and_group(set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")}))
     (stored,) = study(tmp_path / "run").stored
     summary, kept = stored.summary, stored.arrays()
@@ -352,7 +354,7 @@ def test_what_stands_for_the_papers_epochs_is_said(tmp_path: Path) -> None:
         "not run: partition.beta=0.5, partition.beta=100, train.participation=0.2, train.participation=0.8; "
         "at small train.local_epochs 5 stands for 10, 10 for 20"
     )
-    assert experiment("repper-table1").reduced["small"]["train.local_epochs"] == dict(
+    assert find_experiment("repper-table1").reduced["small"]["train.local_epochs"] == dict(
         zip(repper.EPOCHS["small"], repper.EPOCHS["paper"], strict=True)
     )
 
@@ -361,8 +363,8 @@ def test_roughness_by_hand(tmp_path: Path) -> None:
     """From round 2 to 3 by 10 points up, to 4 by 4 down; from round 1 to 2 nothing was tested."""
     curve = {2: 0.4, 3: 0.5, 4: 0.46, 6: 0.9}
     lines = [line(r, {"personal": scored([curve[r]] * 2)} if r in curve else None) for r in range(1, 7)]
-    assert roughness(lines, "personal") == pytest.approx(7)
-    assert roughness(lines, "global") is None and roughness(lines[:2], "personal") is None
+    assert measure_curve_roughness(lines, "personal") == pytest.approx(7)
+    assert measure_curve_roughness(lines, "global") is None and measure_curve_roughness(lines[:2], "personal") is None
     simple(tmp_path, config("fedavg"), [0.5, 0.5])
     (run,) = study(tmp_path).stored
     assert number_of(run, None, "roughness") is None and number_of(run, None, "accuracy") == 50

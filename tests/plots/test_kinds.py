@@ -18,7 +18,7 @@ from semcom.config import ConfigError
 from semcom.plots import Plot, gain, style
 from semcom.plots.kinds import KINDS, named_empty, settled
 from semcom.plots.panels import drawn
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, made
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
@@ -129,7 +129,7 @@ def test_a_heatmap_has_the_means_in_its_cells(whole: Study) -> None:
 
 def test_curves_are_smoothed_means_with_bands(whole: Study) -> None:
     cells, figure, _ = shown(whole, x="round", window=2, at=ONE)
-    as_of(means(whole.where(ONE).smooth(2), ["variant", "round"], "accuracy"), cells, ["variant", "round"])
+    as_of(compute_means(whole.where(ONE).smooth(2), ["variant", "round"], "accuracy"), cells, ["variant", "round"])
     last = cells.set_index(["variant", "round"])["mean"]["fedcl", 4]
     assert last == pytest.approx(accuracy("fedcl", 9, 1) + 0.1)
     axes = figure.axes[0]

@@ -28,7 +28,7 @@ from semcom.plots.panels import drawn
 from semcom.plots.registry import FIGURES
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.studies.folders import config, simple
 
 Stored = Callable[..., Path]
@@ -50,7 +50,7 @@ def test_csv_equals_the_means_of_the_study(stored: Stored, tmp_path: Path) -> No
 
 def test_an_archive_is_drawn_like_its_folder(stored: Stored, tmp_path: Path) -> None:
     folder = stored(seeds=(0, 1))
-    file = pack(folder, tmp_path / "packed" / "mine.zip")
+    file = pack_archive(folder, tmp_path / "packed" / "mine.zip")
     for place in (folder, file):
         render("letter-fig2b", results=place, out=tmp_path / place.name)
     for kind in ("csv", "md", "pdf"):

@@ -25,7 +25,7 @@ def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
         split = dataclasses.replace(config.partition, options=build_options(Shots.Options, given, "partition", "shots"))
         return Resolved(**{**vars(config), "train": fill(config.train, {}), "partition": split})
 
-    monkeypatch.setattr("semcom.studies.sweep.sweep.check_data", lambda configs: None)
+    monkeypatch.setattr("semcom.studies.sweep.sweep.check_sweep_data", lambda configs: None)
     monkeypatch.setattr("semcom.resolve", resolve)
 
 

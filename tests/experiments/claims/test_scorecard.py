@@ -18,7 +18,7 @@ from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig
 from semcom.data.partitions import Dirichlet
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.studies.folders import config, line, scored, simple, write
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
@@ -153,7 +153,7 @@ def test_a_claim_names_the_warnings_of_the_runs_that_it_rests_on(
 
 def test_an_archive_is_evidence_and_one_seed_is_none(tmp_path: Path) -> None:
     fig2a(tmp_path / "runs", 0.12, seeds=1)
-    pack(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
+    pack_archive(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
     found = states(scorecard(tmp_path, "fedcl-letter"))
     assert set(found.values()) == {"inconclusive"}
 
@@ -288,7 +288,7 @@ def test_an_archive_has_its_learning_curves(tmp_path: Path) -> None:
         of = config("fedcosr", seed, clients=20, data=DataConfig(name="cifar10"))
         lines = [line(i, {"personal": scored([0.1 * i + 0.01 * seed] * 20)}) for i in range(1, 5)]
         write(tmp_path / "sweep" / f"{seed}", of, lines)
-    pack(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
+    pack_archive(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
     found = evidence(["fedcosr-fig5"], tmp_path)
     assert found is not None
     whole = next(key for key, place in found.places.items() if "round" not in place)
