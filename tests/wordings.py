@@ -47,8 +47,8 @@ from semcom import (
 from semcom.cli import main as cli
 from semcom.cli.grids import Typed
 from semcom.config import ConfigError
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
 from semcom.runs import limits
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.experiment import Experiment, Grid
@@ -155,7 +155,7 @@ def split_file(change: dict[str, Any]) -> None:
 
 
 def divide(clients: int, **options: Any) -> None:
-    partition(test_partitions.EVEN, worlds.divided(**options), clients, 0)
+    partition_dataset(test_partitions.EVEN, worlds.divided(**options), clients, 0)
 
 
 x, y, CPU = np.arange(480.0).reshape(80, 6), np.arange(80) % 2, torch.device("cpu")

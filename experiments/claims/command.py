@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.catalogue import RESULTS as COMMITTED
 from semcom.cli import flags
 from semcom.config import ConfigError
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,11 +45,11 @@ def claims(words: list[str]) -> None:
     if wanted.table is not None:
         _table(wanted)
         return
-    frame = scorecard(at_home(wanted.results), wanted.paper)
+    frame = scorecard(resolve_file(wanted.results), wanted.paper)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
     if wanted.html is not None:
-        print(f"page: {write_atomically(at_home(wanted.html), page(frame))}")
+        print(f"page: {write_atomically(resolve_file(wanted.html), page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print(frame)
 
@@ -64,9 +64,9 @@ def _table(wanted: ClaimsFlags) -> None:
 
     if wanted.paper is not None or wanted.html is not None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
-    frame = beside(wanted.table or "", at_home(wanted.results))
+    frame = beside(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
     else:
         print(text(frame))
 

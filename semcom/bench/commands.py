@@ -21,7 +21,7 @@ import torch
 from channels.options import COUNT
 from channels.registry import Registry
 from semcom.config import ConfigError, RunError
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.files import write_atomically
 from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import name_processor
@@ -92,7 +92,7 @@ class Bench:
     def count(self, name: str, full: int, quick: int) -> int:
         """Return a flag's whole number, or what stands for None. Raises ConfigError below 1."""
         value = getattr(self, name)
-        require(name, value, COUNT)
+        require_in_config(name, value, COUNT)
         return value if value is not None else quick if self.quick else full
 
 

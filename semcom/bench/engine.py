@@ -18,8 +18,8 @@ from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, s
 from semcom.bench.plain import Network
 from semcom.bench.rounds import in_turns
 from semcom.bench.workloads import Workload, variants
-from semcom.config.checks import require
-from semcom.models.meta import on_meta
+from semcom.config.checks import require_in_config
+from semcom.models.meta import build_on_meta
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {
@@ -58,7 +58,7 @@ class BenchEngine(Bench):
         names, repeats = chosen("cases", self.cases, list(CASES)), self.count("repeats", 5, 2)
         known = {variant.name: variant for variant in variants(torch.cuda.is_available())}
         wanted = [known[name] for name in chosen("variants", self.variants, list(known))]
-        require("growth", self.growth, COUNT)
+        require_in_config("growth", self.growth, COUNT)
         clients = sorted(set(self.growth if self.growth is not None else (2, 4) if self.quick else (5, 20, 80)))
         facts, found = machine(), []
         sizes: dict[str, int] = {v.device: 256 if self.quick else SIZES[v.device] for v in wanted}
@@ -107,7 +107,7 @@ def flops_per_sample(workload: Workload) -> float:
     Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
     optimiser) counts nothing, so the share of the peak that follows is a lower bound.
     """
-    with on_meta(), torch.random.fork_rng(devices=[]):
+    with build_on_meta(), torch.random.fork_rng(devices=[]):
         network = Network(workload)
         images = torch.empty(workload.batch, 3, 32, 32)
         labels = torch.zeros(workload.batch, dtype=torch.int64)

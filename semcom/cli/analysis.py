@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import semcom
 from semcom.cli import flags
 from semcom.config import ConfigError
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +88,7 @@ def results(words: list[str]) -> None:
         return
     for name in [wanted.what] if wanted.what else _there(study):
         frame = _table(study, cast(What, name))
-        path = write_atomically(at_home(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
+        path = write_atomically(resolve_file(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
         print(f"table: {path}")
 
 
@@ -99,7 +99,7 @@ def compare(words: list[str]) -> None:
     found = study.compare_all([first, second], at=read_at(wanted.at), view=read_view(wanted.view), metric=wanted.metric)
     print(found)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), found.frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), found.frame.to_csv(index=False))}")
 
 
 def read_words(words: list[str], names: Sequence[str], start: DataclassInstance, prog: str) -> tuple[list[str], Any]:

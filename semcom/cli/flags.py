@@ -25,7 +25,7 @@ from semcom.cli import fields
 from semcom.cli.stored import read_stored
 from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import not_taken, spelled
+from semcom.config.options import describe_untaken_option, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import (
@@ -347,7 +347,9 @@ def _of_others(word: str, config: object) -> str:
     name = name.replace("-", "_")
     others = find_owners_of_option(section, name)
     return (
-        not_taken(section, name, find_owner_of_options(run, section), type(read_section_options(run, section)), others)
+        describe_untaken_option(
+            section, name, find_owner_of_options(run, section), type(read_section_options(run, section)), others
+        )
         if others
         else ""
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import not_taken, spelled
+from semcom.config.options import describe_untaken_option, spelled
 from semcom.runs.section_options import (
     KINDS,
     REGISTRIES,
@@ -115,7 +115,7 @@ class Typed:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("hyper", rest, name, cls, find_owners_of_option("hyper", rest)))
+            return ConfigError(describe_untaken_option("hyper", rest, name, cls, find_owners_of_option("hyper", rest)))
         config = build_section_options(
             dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl"))
         )

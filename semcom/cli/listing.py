@@ -14,11 +14,11 @@ from channels.registry import Registry
 from semcom.cli.fields import docstrings, explained, shown
 from semcom.cli.text import hanging
 from semcom.config import FINISH, DataConfig
-from semcom.config.checks import wording
+from semcom.config.checks import describe_type
 from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
 from semcom.models.registry import own_features
-from semcom.packages import installed
+from semcom.packages import find_installed_packages
 from semcom.registry import find
 from semcom.runs.section_options import find_options_class
 
@@ -159,16 +159,16 @@ def _options(cls: type, section: str, title: str) -> list[str]:
     lines = [f"{title} ({flag}NAME) and their defaults:"]
     for field in dataclasses.fields(start):
         text, default = explained(getattr(start, field.name), known.get(field.name, ""))
-        lines += hanging("  ", f"{spelled(field.name)} = {default} ({wording(types[field.name])})")
+        lines += hanging("  ", f"{spelled(field.name)} = {default} ({describe_type(types[field.name])})")
         lines += hanging("      ", text) if text else []
     return lines
 
 
 def _files(path: str) -> str:
     """Return what an .npz file or an image folder holds."""
-    from semcom.data.load import load
+    from semcom.data.load import load_dataset
 
-    found = load(DataConfig(path))
+    found = load_dataset(DataConfig(path))
     count, channels, height, width = found.images.shape
     size = f"{found.train_size:,} training and {count - found.train_size:,} test images of {channels}x{height}x{width}"
     classes = f"{len(found.classes)} classes: {', '.join(found.classes)}"
@@ -180,9 +180,9 @@ def _files(path: str) -> str:
 
 def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
     """Return an encoder's or a head's docstring, and its size in a usual run."""
-    from semcom.models.meta import on_meta
+    from semcom.models.meta import build_on_meta
 
-    with on_meta():
+    with build_on_meta():
         count = sum(t.numel() for t in build(*sizes).parameters())
     return [*_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
 
@@ -200,7 +200,9 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 def _experiments() -> str:
     """Return title, paper item, size of each scale and stored results of all experiments."""
-    stored = [path.stem for folder in installed("semcom.results")[0] for path in sorted(folder.glob("*.zip"))]
+    stored = [
+        path.stem for folder in find_installed_packages("semcom.results")[0] for path in sorted(folder.glob("*.zip"))
+    ]
     registry, lines = registry_of("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2
     for name in registry.names():

@@ -21,7 +21,7 @@ from channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.registry import find
 from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
 
@@ -368,6 +368,6 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "channel-check": "semcom.cli.main:channel_check",
         "list": "semcom.cli.main:list_",
     },
-    catalogue=partial(catalogue, "semcom.commands"),
+    catalogue=partial(read_package_catalogue, "semcom.commands"),
 )
 """The functions of the words after a command's name, those of installed packages among them."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import semcom
 from semcom.cli.analysis import read_at, read_words
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 
 @dataclass(frozen=True)
@@ -98,4 +98,4 @@ def table(words: list[str]) -> None:
     if wanted.out is None:
         print(text, end="")
     else:
-        print(f"table: {write_atomically(at_home(wanted.out), text)}")
+        print(f"table: {write_atomically(resolve_file(wanted.out), text)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
 from semcom.runs.accuracy import CURVES, LAST, list_accuracy_snrs
-from semcom.screen import bars, on_terminal
+from semcom.screen import is_terminal_screen, show_bars_on_screen
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -39,8 +39,10 @@ class RoundProgress(contextlib.ExitStack):
         """Show one line of `metrics.jsonl`."""
         shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
         shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
-        if self.bar is None and on_terminal(sys.stderr):
-            self.bar = self.enter_context(bars())  # not before the first round: a wrong request ends with one line
+        if self.bar is None and is_terminal_screen(sys.stderr):
+            self.bar = self.enter_context(
+                show_bars_on_screen()
+            )  # not before the first round: a wrong request ends with one line
             self.bar.add_task("round", total=self.rounds, note="")
         if self.bar is None:
             logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))

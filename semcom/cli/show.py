@@ -15,7 +15,7 @@ from semcom.cli.analysis import read_words
 from semcom.cli.printing import air_lines
 from semcom.cli.text import hanging, terminal
 from semcom.config import ConfigError
-from semcom.screen import on_terminal
+from semcom.screen import is_terminal_screen
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -54,7 +54,7 @@ def show(words: list[str]) -> None:
     (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
     found = read_overview(folder)
     if wanted.watch:
-        if not on_terminal(sys.stdout):
+        if not is_terminal_screen(sys.stdout):
             raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
         found = _watch(found, lambda: read_overview(folder))
     _console().print(*whole(found), sep="\n", crop=False)

@@ -15,9 +15,9 @@ from semcom.cli.printing import split_table
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.data.dataset import SIDE, Dataset
-from semcom.data.load import load, read
-from semcom.data.partitions import partition
-from semcom.data.pfllib import NAME, client_files, read_pfllib, side_of
+from semcom.data.load import load_dataset, read_dataset
+from semcom.data.partitions import partition_dataset
+from semcom.data.pfllib import NAME, list_pfllib_files, measure_pfllib_side, read_pfllib
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from semcom.runs.limits import check_archive_limits
@@ -95,8 +95,8 @@ def split(wanted: SplitFlags) -> None:
         )
     )
     if wanted.from_pfllib is None:
-        dataset = read(config.data)
-        made = partition(dataset, config.partition, config.clients, config.seed)
+        dataset = read_dataset(config.data)
+        made = partition_dataset(dataset, config.partition, config.clients, config.seed)
     else:
         dataset, made = _from_pfllib(wanted.from_pfllib, config)
     out = write_split(os.path.expanduser(wanted.out), made, dataset)
@@ -108,10 +108,12 @@ def split(wanted: SplitFlags) -> None:
 
 def _from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
     """Return the dataset, and the split that a folder of PFLlib's has of it."""
-    for files in client_files(folder).values():
+    for files in list_pfllib_files(folder).values():
         for file in files:
             check_archive_limits("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
-    dataset = load(replace(config.data, size=max(SIDE, side_of(folder))))  # as large as they are stored
+    dataset = load_dataset(
+        replace(config.data, size=max(SIDE, measure_pfllib_side(folder)))
+    )  # as large as they are stored
     return dataset, read_pfllib(folder, dataset)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
 from semcom.registry import find
@@ -38,7 +38,7 @@ KINDS: Registry[Kind] = Registry(
     },
     base="semcom.plots.base:Kind",
     made=True,
-    catalogue=partial(catalogue, "semcom.kinds"),
+    catalogue=partial(read_package_catalogue, "semcom.kinds"),
 )
 """Kinds of figures by name."""
 TAKEN = ("x", "y", "hue", "over", "window")

@@ -8,7 +8,7 @@ from functools import partial
 
 from channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.plots.base import Drawing, Measured, NamedFigure
 from semcom.registry import find
 from semcom.studies.experiment import Experiment
@@ -19,7 +19,7 @@ FIGURES: Registry[NamedFigure] = Registry(
     {},
     base="semcom.plots.base:NamedFigure",
     made=True,
-    catalogue=partial(catalogue, "semcom.figures"),
+    catalogue=partial(read_package_catalogue, "semcom.figures"),
 )
 """Figures by name."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import ConfigError
-from semcom.files import SWEEP, TABLE, at_home, refuse_file, write_atomically
+from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.registry import drawing
 from semcom.studies.analysis.study import Study, study
@@ -48,7 +48,7 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
         return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or Path())
-    folder = at_home(results) if results is not None else _largest_scale(chosen.experiment)
+    folder = resolve_file(results) if results is not None else _largest_scale(chosen.experiment)
     whole = _of_its_experiment(chosen, folder)
     return _draw(whole, chosen, whole.record, out or _beside(folder))
 
@@ -79,7 +79,7 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     """
     from semcom.plots.kinds import settled
 
-    where, out = at_home(folder), _folder(out)
+    where, out = resolve_file(folder), _folder(out)
     whole = study(where)
     chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
@@ -115,8 +115,8 @@ def _folder(out: Path | str | None) -> Path | None:
     """Return the folder of the files. Raises ConfigError for a file."""
     if out is None:
         return None
-    refuse_file(at_home(out))
-    return at_home(out)
+    refuse_file(resolve_file(out))
+    return resolve_file(out)
 
 
 def _spelled(first: Sequence[str], wanted: Plot) -> str:

@@ -13,7 +13,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.methods.parts.classifiers import KINDS, is_classifier, is_head
+from semcom.methods.parts.classifiers import KINDS, holds_classifier, is_head
 from semcom.methods.parts.heads import with_classifiers
 from semcom.models.registry import HEADS
 
@@ -42,7 +42,7 @@ def _explain_unused_finish(config: RunConfig) -> str:
     """Return the reason for which a field of `finish` has no effect on a run."""
     if config.finish.epochs == 0:
         return "finish.epochs is 0"
-    if is_classifier(config.finish.kind):
+    if holds_classifier(config.finish.kind):
         return f"{config.finish.kind} is not trained in epochs"
     if config.new_clients:
         return "new clients train for new-steps, and no other client after the rounds"
@@ -70,7 +70,7 @@ def fill_finish(config: RunConfig, method: Method) -> FinishConfig:
 def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
     """Return the fields of `finish` by which anything is trained after the rounds of a run."""
     stage = method.finishing is not None or is_head(config.finish.kind)
-    joins = config.new_clients > 0 and not is_classifier(config.finish.kind)
+    joins = config.new_clients > 0 and not holds_classifier(config.finish.kind)
     moves = joins or (stage and config.finish.epochs != 0)
     return ({"epochs"} if stage else set()) | ({"lr", "optimizer"} if moves else set())
 

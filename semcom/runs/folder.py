@@ -19,8 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
-from semcom.config.checks import check_types
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, list_differences, run_hash, to_dict
+from semcom.config.checks import check_config_types
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -28,11 +28,11 @@ from semcom.files import (
     ERROR,
     METRICS,
     SUMMARY,
-    append,
+    append_to_file,
     refuse_file,
-    remove_leftovers,
-    set_aside,
-    sync,
+    remove_leftover_files,
+    set_file_aside,
+    sync_file,
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
@@ -93,7 +93,7 @@ class Folder:
         except ConfigError as error:
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if run_hash(other) != run_hash(self.config):
-            found = differences(other, self.config)
+            found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
@@ -113,7 +113,7 @@ class Folder:
         with self._locked():
             self.check()
             for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
-                remove_leftovers(self.path / name)
+                remove_leftover_files(self.path / name)
             try:
                 yield
             except ConfigError:
@@ -155,7 +155,9 @@ class Folder:
         try:
             return read_summary(self.path, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the run is finished again", error, set_aside(self.path / SUMMARY).name)
+            LOG.warning(
+                "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
+            )
             return None
 
     def arrays(self) -> Arrays:
@@ -163,7 +165,9 @@ class Folder:
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the arrays are made again", error, set_aside(self.path / ARRAYS).name)
+            LOG.warning(
+                "%s; it is now %s, and the arrays are made again", error, set_file_aside(self.path / ARRAYS).name
+            )
             return {}
 
     def keep(self, found: Arrays) -> None:
@@ -196,13 +200,13 @@ class Folder:
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
         with name_written_file(METRICS):
-            append(self.path / METRICS, _text([line]).encode())
+            append_to_file(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
         """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
         with name_written_file(METRICS):
-            sync(self.path / METRICS)
+            sync_file(self.path / METRICS)
         with name_written_file(CHECKPOINT):
             yield self.path / CHECKPOINT
 
@@ -264,7 +268,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
         raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
     try:
         config = from_dict(values)
-        check_types(config)
+        check_config_types(config)
     except ConfigError as error:
         raise ConfigError(f"{error} (in {path!r})") from None
     return config

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from semcom.config import ConfigError, DataConfig, Resolved
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged, federate
-from semcom.data.load import read, resized
-from semcom.data.partitions import partition
+from semcom.data.load import read_dataset, resize_dataset
+from semcom.data.partitions import partition_dataset
 from semcom.runs.limits import check_image_limits
 
 
@@ -40,7 +40,9 @@ def read_run_images(config: Resolved) -> Images:
         ConfigError: the images cannot be read, or not be divided like that.
     """
     dataset, members = _load_images(config.data), config.clients
-    whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed), config.data.size)
+    whole = federate(
+        dataset, partition_dataset(dataset, config.partition, config.sharers, config.seed), config.data.size
+    )
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
@@ -52,7 +54,7 @@ def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> F
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
         own = _load_images(replace(config.data, name=name, options=None))
-        split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
+        split = partition_dataset(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
     channels = own.images.shape[1], dataset.images.shape[1]
@@ -63,9 +65,9 @@ def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> F
 
 def _load_images(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
-    dataset = read(config)
+    dataset = read_dataset(config)
     check_image_limits(config.size, *dataset.images.shape[:2])
-    return resized(dataset, config.size)
+    return resize_dataset(dataset, config.size)
 
 
 def _cut_clients(whole: Federation, start: int, stop: int) -> Federation:

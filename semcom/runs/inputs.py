@@ -10,10 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import paths_in, spelled
-from semcom.data.readers import image_files
+from semcom.config.options import list_paths_in_options, spelled
+from semcom.data.readers import list_image_files
 from semcom.data.registry import DATASETS
-from semcom.files import digest, digest_of_file
+from semcom.files import digest_bytes, digest_of_file
 from semcom.runs.plugins import digest_plugin, locate_plugin
 from semcom.runs.section_options import REGISTRIES, read_section_options, replace_section_options
 
@@ -25,7 +25,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
-    named = {section: paths_in(read_section_options(config, section)) for section in REGISTRIES}
+    named = {section: list_paths_in_options(read_section_options(config, section)) for section in REGISTRIES}
     _check_input_paths(
         config, {f"{section}.{spelled(n)}": path for section, own in named.items() for n, path in own.items()}
     )
@@ -111,11 +111,11 @@ def _digest_input_again(path: str, versions: str) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if not os.path.isdir(path):
         return digest_of_file(Path(path))
-    return digest({file.relative_to(path).as_posix(): file for file in _list_input_files(path)})
+    return digest_bytes({file.relative_to(path).as_posix(): file for file in _list_input_files(path)})
 
 
 def _list_input_files(path: str) -> list[Path]:
     """Return the files that a path stands for: itself, the images of an image folder, or all in another folder."""
     if not os.path.isdir(path):
         return [Path(path)]
-    return image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())
+    return list_image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())

@@ -19,16 +19,16 @@ import torch
 from semcom.config import ConfigError, Resolved, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
-from semcom.data.archive import size_of_archive
+from semcom.data.archive import measure_archive
 from semcom.data.federation import Federation
-from semcom.data.readers import ARRAYS, image_files
-from semcom.data.split_file import is_read
+from semcom.data.readers import ARRAYS, list_image_files
+from semcom.data.split_file import is_split_file
 from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.random import key_global_generator
 from semcom.engine.train.precision import dtype_of
-from semcom.models.meta import on_meta
-from semcom.models.own import own_layers
+from semcom.models.meta import build_on_meta
+from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import HEADS, build_encoder
 
 CLIENT = 400
@@ -56,8 +56,8 @@ def check_size_limits(config: Resolved) -> None:
     check_archive_limits("new-data", config.new_data, ARRAYS.__contains__)
     for path in (config.data.name, config.new_data or ""):
         if os.path.isabs(path) and os.path.isdir(path):
-            check_image_limits(config.data.size, len(image_files(Path(path))), 3)
-    check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_read)
+            check_image_limits(config.data.size, len(list_image_files(Path(path))), 3)
+    check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_split_file)
     if config.processes > 1:
         check_process_limits("processes", config.processes, CLIENT * sum(clients.values()))
 
@@ -76,7 +76,7 @@ def check_process_limits(field: str, number: int, own: int = 0) -> None:
 def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
     """Refuse a file whose arrays do not fit, as `check_size_limits` does; a dataset's name is no absolute path."""
     if path is not None and os.path.isabs(path):
-        _check_memory_limit(field, repr(path), "its arrays take", size_of_archive(Path(path), wanted))
+        _check_memory_limit(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
 
 
 def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
@@ -103,9 +103,9 @@ def _count_model_numbers(config: Resolved, encoder: str, members: Federation) ->
     channels, size = members.images.shape[1], members.images.shape[2]
     d, classes, head = config.model.features, len(members.classes), config.model.head
     try:
-        with on_meta(), key_global_generator("size"):
+        with build_on_meta(), key_global_generator("size"):
             parts = build_encoder(encoder, channels, d, size), HEADS.get(head)(d, classes)
-            return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
+            return sum(t.numel() for part in parts for t in replace_by_own_layers(part).state_dict().values())
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises

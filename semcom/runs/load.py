@@ -8,7 +8,7 @@ from pathlib import Path
 from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
-from semcom.files import CHECKPOINT, at_home
+from semcom.files import CHECKPOINT, resolve_file
 from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_run_images
 from semcom.runs.limits import limit_memory
@@ -39,7 +39,7 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         >>> semcom.load("runs/one").summary["accuracy"] == accuracy
         True
     """
-    folder = at_home(folder).absolute()
+    folder = resolve_file(folder).absolute()
     stored = read_config(folder, "load")
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))

@@ -21,7 +21,7 @@ from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.parts.classifiers import is_classifier
+from semcom.methods.parts.classifiers import holds_classifier
 from semcom.methods.parts.heads import with_classifiers
 from semcom.runs.evaluation import evaluate_views
 
@@ -40,7 +40,7 @@ def check_new_clients(config: Resolved) -> None:
             raise NoEffect(f"{spelled(name)}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
-    if is_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
+    if holds_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
         why = f"{config.finish.kind} is not trained in steps"
         raise NoEffect(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
     kinds = sorted(set(config.model.encoder.split(",")))

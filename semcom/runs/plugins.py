@@ -16,7 +16,7 @@ from types import ModuleType
 
 from channels.registry import registering_source
 from semcom.config import ConfigError
-from semcom.files import digest
+from semcom.files import digest_bytes
 from semcom.runs.stop import Stopped
 
 _PREFIX = "semcom_plugin_"
@@ -41,7 +41,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
             if name not in _loaded:
                 _loaded[name] = _load_plugin(name)
                 continue
-            changed = digest(_list_plugin_sources(name)) != _loaded[name]
+            changed = digest_bytes(_list_plugin_sources(name)) != _loaded[name]
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # the user's own code: whatever it raises, the request cannot be met
@@ -66,8 +66,8 @@ def _load_plugin(name: str) -> str:
     with registering_source(name):
         if not name.endswith(".py"):
             importlib.import_module(name)
-            return digest(_list_plugin_sources(name))
-        read = digest(_list_plugin_sources(name))
+            return digest_bytes(_list_plugin_sources(name))
+        read = digest_bytes(_list_plugin_sources(name))
         _execute_plugin(Path(name))
         return read
 

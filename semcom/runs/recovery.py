@@ -12,7 +12,7 @@ from semcom.config import Resolved, RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
-from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_aside
+from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_file_aside
 from semcom.runs import checkpoint
 from semcom.runs.folder import Folder, digest_metrics
 from semcom.runs.stop import defer_stop_signals
@@ -57,7 +57,7 @@ class Checkpoints:
             if not before.exists():
                 raise
             content = read_checkpoint(before, self.config, progress)
-            place, round_ = set_aside(newest).name, content["progress"]["round"]
+            place, round_ = set_file_aside(newest).name, content["progress"]["round"]
             LOG.warning("%s; it is now %s, and the run goes on from round %d", error, place, round_)
             return content
 

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 import joblib
 import torch
 
-from semcom.config import COMMON, ConfigError, NoEffect, Resolved, RunConfig, Schedule, TrainConfig, complete, fill
-from semcom.config.checks import check, check_types
+from semcom.config import (
+    COMMON,
+    ConfigError,
+    NoEffect,
+    Resolved,
+    RunConfig,
+    Schedule,
+    TrainConfig,
+    complete_config,
+    fill_from_preset,
+)
+from semcom.config.checks import check_config, check_config_types
 from semcom.config.options import check_options
 from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
@@ -59,11 +69,11 @@ def resolve_setup(request: RunConfig) -> Setup:
 
 
 def _resolve_setup(request: RunConfig) -> Setup:
-    request = complete(request)
-    check_types(request)
+    request = complete_config(request)
+    check_config_types(request)
     load_plugins(request.plugins)
     request = build_section_options(request)
-    check_types(request)  # of the options too, before a path among them is looked up
+    check_config_types(request)  # of the options too, before a path among them is looked up
     request = fingerprint_inputs(request)
     method = METHODS.get(request.method)(request.hyper)
     common = _fill_schedule(_leave_unused_open(request.train, method), method)
@@ -73,7 +83,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     config = Resolved(**{**vars(request), **filled, "processes": processes})
     split = PARTITIONS.get(config.partition.kind).settle(config.partition.options, config.data.name)
     config = replace_section_options(config, "partition", split)
-    check(config)
+    check_config(config)
     check_size_limits(config)
     for section in REGISTRIES:
         check_options(section, read_section_options(config, section))
@@ -93,7 +103,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
 
 
 def _fill_schedule(train: TrainConfig, method: Method) -> Schedule:
-    return fill(train, method.preset if train.preset == "paper" else {})
+    return fill_from_preset(train, method.preset if train.preset == "paper" else {})
 
 
 def _leave_unused_open(train: TrainConfig, method: Method) -> TrainConfig:

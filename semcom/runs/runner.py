@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, to_dict
-from semcom.config.errors import shown
+from semcom.config.errors import show_value
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
@@ -96,9 +96,13 @@ def carry_out_run(
 def _check_run_callables(config: Resolved, on_round: object, observe: object) -> None:
     """Raise ConfigError for what cannot be called, and for an observer of several processes."""
     if on_round is not None and not callable(on_round):
-        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
+        raise ConfigError(
+            f"on_round: {show_value(on_round)} cannot be called; give a function of a line of metrics.jsonl"
+        )
     if observe is not None and not callable(observe):
-        raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
+        raise ConfigError(
+            f"observe: {show_value(observe)} cannot be called; give a function of two States and the world"
+        )
     if observe is not None and max(config.processes, launched_size()) > 1:
         raise ConfigError("processes: a run of several cannot be observed; give 1")
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from semcom.config import ConfigError
-from semcom.files import at_home, refuse_file
+from semcom.files import refuse_file, resolve_file
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
@@ -60,7 +60,7 @@ class TensorBoard:
     def __init__(self, folder: Path | str) -> None:
         if find_spec("tensorboard") is None:
             raise ConfigError("tensorboard: the package is not installed; pip install 'semcom[tensorboard]'")
-        self.folder = at_home(folder)
+        self.folder = resolve_file(folder)
         refuse_file(self.folder, "tensorboard")
         self._writer: Any = None
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from semcom.config import ConfigError, RunConfig, parse_snr
-from semcom.config.options import plain
+from semcom.config.options import parse_option_value
 from semcom.studies.overrides import Fields, Values, format_number
 
 R = TypeVar("R", bound=RunConfig)
@@ -93,11 +93,11 @@ def parse_axis(key: str | Sequence[str], values: Any, owner: str) -> Axis:
     for one in fields:
         check_grid_field(one)
     if isinstance(key, str):
-        return Axis(fields, tuple((plain(value),) for value in listed))
+        return Axis(fields, tuple((parse_option_value(value),) for value in listed))
     wrong = [value for value in listed if not isinstance(value, tuple | list) or len(value) != len(fields)]
     if wrong:
         raise ConfigError(f"{name}: {wrong[0]!r} is no tuple of {len(fields)} values, one for each field")
-    return Axis(fields, tuple(plain(value) for value in listed))
+    return Axis(fields, tuple(parse_option_value(value) for value in listed))
 
 
 @dataclass(frozen=True)

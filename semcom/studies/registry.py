@@ -7,7 +7,7 @@ from functools import partial
 
 from channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.registry import find
 from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.experiment import Experiment, Train
@@ -17,7 +17,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     {},
     base="semcom.studies.experiment:Experiment",
     made=True,
-    catalogue=partial(catalogue, "semcom.experiments"),
+    catalogue=partial(read_package_catalogue, "semcom.experiments"),
 )
 """Experiments by name."""
 

@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from semcom.cli import flags
-from semcom.config import COMMON, Resolved, RunConfig, Schedule, TrainConfig, fill, from_dict, run_hash, to_dict
+from semcom.config import (
+    COMMON,
+    Resolved,
+    RunConfig,
+    Schedule,
+    TrainConfig,
+    fill_from_preset,
+    from_dict,
+    run_hash,
+    to_dict,
+)
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
 from semcom.studies.cost import estimate_run_cost
@@ -29,7 +39,7 @@ OPEN = ("local_steps", "local_epochs", "eval_clients")
 
 def scheduled(**fields: Any) -> Schedule:
     """A filled schedule."""
-    return fill(TrainConfig(**fields), {})
+    return fill_from_preset(TrainConfig(**fields), {})
 
 
 def resolved(**fields: Any) -> Resolved:
@@ -62,7 +72,7 @@ def test_without_a_preset_open_fields_are_the_common_ones() -> None:
 def test_milestones_come_with_their_rate_and_factors_with_their_milestones(
     own: dict[str, Any], lr: float, milestones: tuple[int, ...], decay: Any
 ) -> None:
-    train = fill(TrainConfig(**own), FEDCRC)
+    train = fill_from_preset(TrainConfig(**own), FEDCRC)
     assert (train.lr, train.lr_milestones, train.lr_decay) == (lr, milestones, decay)
 
 
@@ -79,7 +89,7 @@ def test_milestones_come_with_their_rate_and_factors_with_their_milestones(
     ],
 )
 def test_a_client_trains_epochs_or_steps(own: dict[str, Any], preset: dict[str, Any], epochs: Any, steps: Any) -> None:
-    train = fill(TrainConfig(**own), preset)
+    train = fill_from_preset(TrainConfig(**own), preset)
     assert (train.local_epochs, train.local_steps) == (epochs, steps)
 
 
@@ -97,7 +107,7 @@ def test_every_preset_can_be_run_as_it_is(arm: str) -> None:
     ("round_", "rate"), [(0, 0.05), (1, 0.05), (49, 0.05), (50, 0.01), (74, 0.01), (75, 0.001), (100, 0.001)]
 )
 def test_the_rate_of_fedcrc(round_: int, rate: float) -> None:
-    assert 0.05 * fill(TrainConfig(), FEDCRC).rate_factor(round_) == pytest.approx(rate, rel=1e-15)
+    assert 0.05 * fill_from_preset(TrainConfig(), FEDCRC).rate_factor(round_) == pytest.approx(rate, rel=1e-15)
 
 
 def test_one_factor_for_all_milestones() -> None:

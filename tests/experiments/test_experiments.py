@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from semcom.config import ConfigError, RunConfig, fill, run_hash
-from semcom.config.checks import check
+from semcom.config import ConfigError, RunConfig, fill_from_preset, run_hash
+from semcom.config.checks import check_config
 from semcom.runs.resolve import resolve
 from semcom.studies.experiment import SCALES, Experiment, Grid
 from semcom.studies.grid import read_grid_field, set_fields
@@ -54,9 +54,9 @@ def test_every_declaration_is_sound(name: str) -> None:
     assert found.name == name
     assert set(found.scales) <= set(SCALES)
     for scale in found.scales:
-        configs = [dataclasses.replace(c, train=fill(c.train, {})) for c in found.grid(scale)]
+        configs = [dataclasses.replace(c, train=fill_from_preset(c.train, {})) for c in found.grid(scale)]
         for config in configs:
-            check(config)
+            check_config(config)
         assert len({run_hash(c) for c in configs}) == len(configs)
 
 

@@ -14,7 +14,7 @@ import torch
 from semcom.config import PartitionConfig, RunConfig, RunError
 from semcom.data.dataset import Dataset
 from semcom.data.federation import federate
-from semcom.data.partitions import partition
+from semcom.data.partitions import partition_dataset
 from semcom.engine.train import fit as fit_module
 from semcom.methods.registry import METHODS
 from semcom.runs import limits
@@ -49,9 +49,9 @@ def test_a_client_takes_at_least_what_is_said() -> None:
     """Measured: tables, lists and offsets of 2,000 clients with three images each."""
     labels = np.arange(6_000) % 10
     dataset = Dataset("set", np.zeros((6_000, 1, 1, 1), np.uint8), labels, 5_500, tuple("0123456789"))
-    federate(dataset, partition(dataset, PartitionConfig(kind="iid"), 10, 0))  # what is imported once
+    federate(dataset, partition_dataset(dataset, PartitionConfig(kind="iid"), 10, 0))  # what is imported once
     tracemalloc.start()
-    federate(dataset, partition(dataset, PartitionConfig(kind="iid"), 2_000, 0))
+    federate(dataset, partition_dataset(dataset, PartitionConfig(kind="iid"), 2_000, 0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak > 2_000 * CLIENT

@@ -16,8 +16,8 @@ from semcom.cli import printing as report
 from semcom.config import RunConfig, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
 from semcom.data.registry import DATASETS
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
@@ -208,7 +208,7 @@ def test_more_steps_are_other_heads() -> None:
 def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None:
     """Its data are the first parts of a partition over all; with these alone it has the same numbers, bit for bit."""
     config = request(method, channel={"kind": "rayleigh"}, train={"participation": 0.7})
-    split = partition(load(config.data), config.partition, 5, config.seed)
+    split = partition_dataset(load_dataset(config.data), config.partition, 5, config.seed)
     members, joined = own(config)
     for k in range(5):
         federation, place = (members, k) if k < 3 else (joined, k - 3)
@@ -216,7 +216,7 @@ def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None
         assert federation.test[place].tolist() == split.test[k].tolist()
     assert len(members.train) == 3 == len(members.owned) and members.images is joined.images
     first = Split(*(lists[:3] for lists in (split.train, split.test, split.validation)))
-    write_split(tmp_path / "split.npz", first, load(config.data))
+    write_split(tmp_path / "split.npz", first, load_dataset(config.data))
     alone = dataclasses.replace(
         config, new_clients=0, new_steps=100, partition=worlds.divided(kind="file", path=str(tmp_path / "split.npz"))
     )
@@ -260,7 +260,7 @@ def test_clients_of_another_dataset_train_heads_of_their_own() -> None:
     result = run(request("test-heads", new_data="test-dots", new_steps=80, partition=partition_, finish=finish))
     members, joined = own(result.config)
     assert len(members.train) == 3 and len(joined.train) == 2 and joined.classes == ("dark", "bright")
-    split = partition(dots(None), dataclasses.replace(result.config.partition, scarce=()), 2, 0)
+    split = partition_dataset(dots(None), dataclasses.replace(result.config.partition, scarce=()), 2, 0)
     assert [joined.train[k].tolist() for k in range(2)] == [indices.tolist() for indices in split.train]
     plenty, _ = own(request("test-heads", new_data="test-dots", partition={"ways": 2, "shots": 6}))
     assert (members.train.sizes / plenty.train.sizes).tolist() == pytest.approx([0.5, 1, 1], abs=0.05)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-from semcom.data.load import load
+from semcom.data.load import load_dataset
 from semcom.data.noisy import Noisy
 from semcom.data.registry import DATASETS
 from semcom.runs.resolve import resolve
@@ -94,7 +94,7 @@ def test_data_of_unknown_size() -> None:
 
 
 def test_the_sizes_of_known_datasets() -> None:
-    found = load(DataConfig("digits"))
+    found = load_dataset(DataConfig("digits"))
     assert PUBLISHED["digits"] == (found.train_size, len(found.images) - found.train_size, len(found.classes))
     assert list(PUBLISHED) == [name for name in DATASETS.names() if DATASETS.ships(name) and name != "noisy"]
 

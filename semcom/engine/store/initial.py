@@ -22,8 +22,8 @@ from semcom.engine.random import build_with_key, key_global_generator
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
-from semcom.models.meta import on_meta
-from semcom.models.own import own_layers
+from semcom.models.meta import build_on_meta
+from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder
 from semcom.models.split import SplitModel
 
@@ -122,7 +122,7 @@ class Initial:
         model, classes = self.config.model, len(self.federation.classes)
 
         def head() -> nn.Module:
-            return own_layers(HEADS.get(name)(model.features, classes))
+            return replace_by_own_layers(HEADS.get(name)(model.features, classes))
 
         if model.init == "client":
             rows = [self._fresh("head.", name, head, int(client)) for client in ids]
@@ -147,8 +147,8 @@ class Initial:
         model, classes = self.config.model, len(self.federation.classes)
         _, channels, size, _ = self.federation.images.shape
         return {
-            "encoder.": lambda: own_layers(build_encoder(encoder, channels, model.features, size)),
-            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
+            "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, channels, model.features, size)),
+            "head.": lambda: replace_by_own_layers(HEADS.get(model.head)(model.features, classes)),
         }
 
     def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
@@ -179,7 +179,7 @@ class Initial:
 
 def _build_initial_template(factory: Callable[[], M]) -> M:
     """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
-    with on_meta(), key_global_generator("template"):
+    with build_on_meta(), key_global_generator("template"):
         return factory()
 
 

@@ -7,7 +7,7 @@ from semcom.engine.train.visit import Visitor, visit_clients
 from semcom.engine.world import World
 
 
-def training_pass(world: World, pop: Population, fn: Visitor, stream: str) -> None:
+def pass_training_images(world: World, pop: Population, fn: Visitor, stream: str) -> None:
     """Show the received features of each client's training images to `fn`, in evaluation mode, over the training link.
 
     Each of several processes shows its part of the clients. With a split method the base station hears the features,

@@ -15,7 +15,7 @@ from semcom.engine.world import World
 from semcom.methods.base import task_loss
 
 
-def slope(
+def measure_slope(
     model: StackedModel, batch: Batch, at: Mapping[str, Tensor], *, track: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the cross-entropy `[k]` and its gradients with the leaves `at`.
@@ -32,7 +32,7 @@ def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float)
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 
-def whole_step(world: World, pop: Population, rate: float) -> Population:
+def take_whole_step(world: World, pop: Population, rate: float) -> Population:
     """Take one step w - rate * grad CE(w) of each client on all of its training data, in training mode.
 
     The gradient is the sum of pieces of the mini-batch size, all at w, so that this takes no more memory than training.
@@ -42,7 +42,7 @@ def whole_step(world: World, pop: Population, rate: float) -> Population:
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors
-        loss, slopes = slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
+        loss, slopes = measure_slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
         share = batch.count / context.per_client["sizes"]
         return {name: share.view(-1, *[1] * (g.dim() - 1)) * g for name, g in slopes.items()}, {"loss": loss}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
-from semcom.files import CONFIG, at_home
+from semcom.files import CONFIG, resolve_file
 from semcom.runs.accuracy import compute_headline_accuracies
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
@@ -127,7 +127,7 @@ def read_overview(folder: Path | str) -> Overview:
     Raises:
         ConfigError: there is no run in it, or the same run twice.
     """
-    folder = at_home(folder)
+    folder = resolve_file(folder)
     study = semcom.study(folder)
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.files import at_home
+from semcom.files import resolve_file
 from semcom.runs.accuracy import LAST
 from semcom.studies.analysis import curves, efficiency, ranking
 from semcom.studies.analysis.compare import Cells, Views, compare_pairs, group_runs_to_compare, read_compared_value
@@ -50,7 +50,7 @@ def study(folder: Path | str) -> Study:
         >>> found.variants, len(found.runs)
         (['local', 'fedavg'], 4)
     """
-    path, place = open_archive(at_home(folder))
+    path, place = open_archive(resolve_file(folder))
     found, record = read_stored_runs(path)
     return Study(found, find_axes(found, record), place, record)
 

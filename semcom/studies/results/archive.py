@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, at_home, write_atomically
+from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, resolve_file, write_atomically
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
@@ -45,8 +45,8 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     Raises:
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
-    folder = at_home(folder)
-    path = _beside(folder) if file is None else at_home(file)
+    folder = resolve_file(folder)
+    path = _beside(folder) if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     read_stored_runs(folder)  # or an error that says what is wrong with it

@@ -15,7 +15,7 @@ import semcom
 from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.files import at_home
+from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.plugins import load_plugins, locate_plugin
@@ -101,7 +101,7 @@ def make_plan(
     request = request or Request()
     declared, scale = _find_declaration(name, scale, request, out)
     chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
-    folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
+    folder = resolve_file(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
     held = read_record(folder)
     loaded = (*plugins, *_find_own_plugin(name, declared))
 

@@ -16,7 +16,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
 from semcom.runs.folder import BusyError
 from semcom.runs.stop import STATUS, Stopped, act_before_stop
@@ -47,7 +47,7 @@ def check_pool_workers(jobs: int | None, backend: str, gpus_per_run: float | Non
         raise ConfigError(f"backend: {backend!r} is unknown: known are {', '.join(BACKENDS)}")
     if backend == "ray" and importlib.util.find_spec("ray") is None:
         raise ConfigError("backend: 'ray' is not installed; pip install 'semcom[ray]', or use loky")
-    require("gpus-per-run", gpus_per_run, POSITIVE)
+    require_in_config("gpus-per-run", gpus_per_run, POSITIVE)
     if gpus_per_run is not None and backend != "ray":
         raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is for the backend ray; leave it out, or give --backend ray")
     if gpus_per_run is not None and gpus_per_run > 1 and gpus_per_run != int(gpus_per_run):

@@ -14,7 +14,7 @@ from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR, METRICS
 from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
-from semcom.screen import bars, on_terminal
+from semcom.screen import is_terminal_screen, show_bars_on_screen
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class SweepProgress:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
     def __enter__(self) -> SweepProgress:
-        if on_terminal(sys.stderr):
-            progress, ended = self._open.enter_context(bars(transient=True)), threading.Event()
+        if is_terminal_screen(sys.stderr):
+            progress, ended = self._open.enter_context(show_bars_on_screen(transient=True)), threading.Event()
             thread = threading.Thread(target=self._follow, args=(progress, ended), daemon=True)
             thread.start()
             self._open.callback(thread.join)

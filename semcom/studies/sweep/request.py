@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
-from semcom.config.options import plain
+from semcom.config.options import parse_option_value
 from semcom.runs.section_options import KINDS, find_owner_of_options
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
@@ -54,7 +54,7 @@ def parse_request(
     axes = [parse_axis(key, values, "the sweep") for key, values in (vary or {}).items()]
     if seeds is not None:
         axes.append(parse_axis("seed", (seeds,) if isinstance(seeds, int) else seeds, "the sweep"))
-    fixed = {name: plain(value) for name, value in (set or {}).items()}
+    fixed = {name: parse_option_value(value) for name, value in (set or {}).items()}
     for name in fixed:
         check_grid_field(name)
     fields = [*fixed, *(name for axis in axes for name in axis.fields)]

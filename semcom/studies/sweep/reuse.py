@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, at_home, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, resolve_file, write_atomically
 from semcom.runs.arrays import list_lacking_arrays
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
@@ -40,7 +40,7 @@ def find_reusable_runs(
         found: dict[str, Stored] = {}
         for study in [studies] if isinstance(studies, Path | str) else studies:
             try:
-                place = at_home(study)
+                place = resolve_file(study)
                 folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
                 _check_reused_folder(folder, train or plan.experiment.train)
                 runs = {run.hash: run for run in read_stored_runs(folder)[0]}

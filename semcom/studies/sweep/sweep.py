@@ -15,7 +15,7 @@ from typing import Any
 import semcom
 from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.studies.analysis.sheet import make_sheet
@@ -41,17 +41,17 @@ def check_sweep_data(configs: Iterable[RunConfig]) -> None:
     Raises:
         ConfigError: data cannot be had, or a partition of them.
     """
-    from semcom.data.load import read
-    from semcom.data.partitions import partition
+    from semcom.data.load import read_dataset
+    from semcom.data.partitions import partition_dataset
 
     needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
     for c in configs:
         if not has_outcome(c):
             needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
     for same_data in needed.values():
-        dataset = read(next(iter(same_data.values())).data)
+        dataset = read_dataset(next(iter(same_data.values())).data)
         for c in same_data.values():
-            partition(dataset, c.partition, c.sharers, c.seed)
+            partition_dataset(dataset, c.partition, c.sharers, c.seed)
 
 
 def sweep(
@@ -142,7 +142,7 @@ def execute_sweep(
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
     check_pool_workers(jobs, backend, gpus_per_run)
-    require("limit-minutes", limit_minutes, POSITIVE)
+    require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry = train or find_own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run

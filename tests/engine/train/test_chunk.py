@@ -18,7 +18,7 @@ from semcom.engine.train import fit
 from semcom.engine.train.chunk import COPIES, ENOUGH, PASSES, UNFOLDED, choose_chunk, estimate_chunk_memory
 from semcom.engine.train.visit import EVAL_BATCH
 from semcom.methods.base import task_loss
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from semcom.models.split import SplitModel
 from tests import worlds
 
@@ -34,7 +34,7 @@ COLUMNS = 16 * 16
 
 def network(encoder: Any = worlds.conv) -> nn.Module:
     with torch.device("meta"):
-        return SplitModel(own_layers(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
+        return SplitModel(replace_by_own_layers(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 50, 500])

@@ -22,7 +22,7 @@ SIZE = st.integers(1, 13)
 
 
 def schedule(batch: int) -> config.Schedule:
-    return config.fill(config.TrainConfig(batch_size=batch), {})
+    return config.fill_from_preset(config.TrainConfig(batch_size=batch), {})
 
 
 def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:

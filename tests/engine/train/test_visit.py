@@ -18,7 +18,7 @@ from semcom.engine.train.view import View, count_confusion, predict
 from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
-from semcom.methods.parts.prototypes import moments, prototypes
+from semcom.methods.parts.prototypes import compute_prototype_moments, prototypes
 from tests import worlds
 from tests.refusals import refuses
 from tests.worlds import mapped
@@ -247,7 +247,7 @@ def test_moments_by_hand(chunk: int) -> None:
     visit_clients(
         w.session, pop, w.session.draws.federation.train, note, stream="a", link=w.session.draws.training_link
     )
-    means, counts, squares = moments(w, pop, "a")
+    means, counts, squares = compute_prototype_moments(w, pop, "a")
     assert torch.equal(prototypes(w, pop, "a")[0], means) and not torch.equal(prototypes(w, pop)[0], means)
     for k in range(4):
         assert len(seen[k]) == len(w.session.draws.federation.train[k])

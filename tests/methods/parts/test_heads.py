@@ -13,8 +13,8 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View, count_confusion, count_confusions_of_views
 from semcom.engine.world import World
 from semcom.methods.base import cross_entropy
-from semcom.methods.parts.classifiers import fitted
-from semcom.methods.parts.heads import finishing_optimizer, with_classifiers
+from semcom.methods.parts.classifiers import fit_linear_classifiers
+from semcom.methods.parts.heads import make_head_optimizer, with_classifiers
 from tests.engine.train.test_known import counting
 from tests.methods.arms import X, Y, as_toy, ended, flat, rounds, toy_world
 from tests.worlds import gap, ragged, random_federation, world
@@ -47,7 +47,7 @@ def test_training_on_features_is_training_behind_the_frozen_encoder(encoder: str
     fresh = w.population()
     models = state.model.take("head.", fresh)
     phase = Phase("head", epochs=QUICK["epochs"])  # type: ignore[arg-type]
-    usual = w.fit(models, cross_entropy, train="head.", phase=phase, optimizer=finishing_optimizer(w))
+    usual = w.fit(models, cross_entropy, train="head.", phase=phase, optimizer=make_head_optimizer(w))
     assert gap(view.population, usual.models) < 1e-12 < gap(usual.models, models)
     torch.testing.assert_close(log, usual.log["loss"], rtol=0, atol=1e-12)
 
@@ -79,7 +79,7 @@ def test_classifiers_of_scikit_learn_by_hand(kind: Any, name: str) -> None:
     """On the features that the base station receives, whatever the method."""
     state, view = own(toy_world(name, finish={"kind": kind}), kind)
     for k in (0, 1):
-        weight, bias = fitted(kind, as_toy(state.model, k).features(X[k]), Y[k])
+        weight, bias = fit_linear_classifiers(kind, as_toy(state.model, k).features(X[k]), Y[k])
         np.testing.assert_allclose(view.per_client["weight"][k], weight, rtol=0, atol=1e-6)
         np.testing.assert_allclose(view.per_client["bias"][k], bias, rtol=0, atol=1e-6)
 
