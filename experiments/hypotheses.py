@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from channels.registry import Registry
-from experiments.shell import on_studies
+from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import Row
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
@@ -26,15 +26,15 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "letter-ablation": "experiments.letter.figures:judge_ablation",
         "letter-lead": "experiments.letter.lead:judge_lead",
         "letter-weight": "experiments.letter.weight:judge_weight",
-        "letter-pull": "experiments.letter.weight:judge_pull",
-        "letter-low": "experiments.letter.low:judge_low",
-        "letter-scg": "experiments.letter.low:judge_scg",
-        "letter-full": "experiments.letter.full:judge_full",
-        "letter-full-adam": "experiments.letter.full:judge_full",
-        "letter-readings": "experiments.letter.full:judge_readings",
+        "letter-pull": "experiments.letter.weight:judge_weight_pull",
+        "letter-low": "experiments.letter.low:judge_letter_low",
+        "letter-scg": "experiments.letter.low:judge_low_scg",
+        "letter-full": "experiments.letter.full:judge_letter_full",
+        "letter-full-adam": "experiments.letter.full:judge_letter_full",
+        "letter-readings": "experiments.letter.full:judge_full_readings",
         "letter-regime": "experiments.letter.regime:judge_regime",
-        "letter-encoder": "experiments.letter.regime:judge_encoder",
-        "letter-unseen": "experiments.letter.regime:judge_unseen",
+        "letter-encoder": "experiments.letter.regime:judge_regime_encoder",
+        "letter-unseen": "experiments.letter.regime:judge_regime_unseen",
         "collaboration": "experiments.collaboration:judge_collaboration",
         "wireless-snr": "experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
@@ -75,4 +75,4 @@ def _print(path: str) -> None:
 
 
 if __name__ == "__main__":
-    on_studies(_print)
+    run_on_studies_of_shell(_print)

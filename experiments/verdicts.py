@@ -51,7 +51,7 @@ def describe(what: str, place: str, values: pd.Series) -> Row:
     return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
-def at_each(
+def decide_verdict_at_each(
     title: str,
     values: pd.Series,
     fields: Sequence[str],
@@ -73,7 +73,7 @@ def at_each(
         yield of(title, place.format(*key), part, **rule)
 
 
-def of_variant(
+def read_verdict_of_variant(
     frame: pd.DataFrame,
     variant: str,
     metric: str,
@@ -81,13 +81,13 @@ def of_variant(
     view: str | None = None,
     test_snr_db: float | None = None,
 ) -> pd.Series:
-    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `by_seed`."""
+    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `tabulate_by_seed`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
-    return 100 * numbers_of(part, metric, view, test_snr_db).set_axis(index)
+    return 100 * list_verdict_numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
-def by_seed(
+def tabulate_by_seed(
     frame: pd.DataFrame,
     metric: str = "accuracy",
     places: Sequence[str] = (),
@@ -103,14 +103,14 @@ def by_seed(
         view: name of the view (None: the headline).
         test_snr_db: the test SNR that it is of (None: the first one).
     """
-    found = frame.assign(value=numbers_of(frame, metric, view, test_snr_db))
+    found = frame.assign(value=list_verdict_numbers(frame, metric, view, test_snr_db))
     return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
-def numbers_of(
+def list_verdict_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
-    """Look up a number of each run; arguments are those of `by_seed`."""
+    """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
     values = [read_number_in_row(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
     return pd.Series(values, frame.index, dtype=float)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.letter.lead import BASE, STATED, effects, titled, told
+from experiments.letter.lead import BASE, STATED, format_lead, measure_lead_effects, titled
 from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
@@ -37,14 +37,14 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: FedCL and a rival have not both finished a run of any level.
     """
-    found = effects(study.runs).dropna(subset=["lead"])
+    found = measure_lead_effects(study.runs).dropna(subset=["lead"])
     if found.empty:
         raise ConfigError("results: FedCL and another arm have not both finished a run of any level")
     whole = found.rename(columns={"low": "effect_low", "high": "effect_high"})
     whole = whole.rename(columns={"lead": "mean", "lead_low": "low", "lead_high": "high", "seeds": "n"})
     names = [titled(factor, level) for factor, level in zip(found["factor"], found["level"], strict=True)]
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
-    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: format_lead(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
     both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
     points = ["mean", "low", "high", "effect", "effect_low", "effect_high"]
     shown = pd.concat([cells[points] / 100, cells[["n", DOUBTLESS]]], axis=1).reindex(both)

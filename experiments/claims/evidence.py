@@ -63,7 +63,7 @@ class Evidence:
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
             self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
-            for point, of in _points(item, scale, each).items():
+            for point, of in _find_evidence_points(item, scale, each).items():
                 self._add(item, point, of, reduced)
 
     def _add(
@@ -71,7 +71,7 @@ class Evidence:
     ) -> None:
         """Add the runs of a point, as a whole and part by part."""
         shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
-        for part in (None, *dict.fromkeys(part for run in runs for part in _parts(run))):
+        for part in (None, *dict.fromkeys(part for run in runs for part in _split_evidence(run))):
             key = (item, point, part)
             self._runs[key] = runs
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
@@ -86,7 +86,9 @@ class Evidence:
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
+        found = {
+            run.fields.get("seed", 0): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)
+        }
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
@@ -112,7 +114,7 @@ class Evidence:
         ]
 
 
-def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
+def _find_evidence_points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
     """Return the finished runs of a study by the values of its axes.
 
     The axes are those that the experiment declares. Fields that differ because some variants have settings of their own
@@ -169,7 +171,7 @@ def _has_last_stage(run: Stored) -> bool:
     return "finish" in (run.summary or {})
 
 
-def _parts(run: Stored) -> Iterator[Part]:
+def _split_evidence(run: Stored) -> Iterator[Part]:
     """Yield the parts of a run of which its summary has numbers."""
     summary = run.summary or {}
     for group in GROUPS:
@@ -182,14 +184,14 @@ def _parts(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Return a number of a run, or of a part of it; None where it has no such.
 
     Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
     is, or with heads of their own where its classes are others.
     """
     if part is not None:
-        return _of_part(run, view, metric, *part)
+        return _read_evidence_of_part(run, view, metric, *part)
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
@@ -213,7 +215,7 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     return None if found is None else float(found)
 
 
-def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
     """Return a number of a part of a run.
 
     That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
@@ -231,7 +233,7 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     return None if found is None else (100 if share else 1) * float(found)
 
 
-def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
+def read_evidence(items: Sequence[str], folder: Path) -> Evidence | None:
     """Return the results of items, all of one scale, the one at which most have any; None where none has.
 
     Results that cannot be read are passed over, with a warning.
@@ -240,12 +242,14 @@ def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
         items: names of experiments.
         folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
     """
-    at_scale = {scale: {item: s for item in items if (s := _stored(item, scale, folder))} for scale in SCALES}
+    at_scale = {
+        scale: {item: s for item in items if (s := _read_stored_evidence(item, scale, folder))} for scale in SCALES
+    }
     scale = max(SCALES, key=lambda name: len(at_scale[name]))  # the better one of those with as many
     return Evidence({item: (scale, found) for item, found in at_scale[scale].items()}) if at_scale[scale] else None
 
 
-def _stored(item: str, scale: str, folder: Path) -> Study | None:
+def _read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     """Return the first study of an item at a scale with a run that is done; None where there is none."""
     for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
         try:
@@ -258,7 +262,7 @@ def _stored(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
-def command(item: str) -> str | None:
+def format_evidence_command(item: str) -> str | None:
     """Return the command that makes the results of an item; None where no experiment has its name."""
     known = _experiment(item)
     if known is None:

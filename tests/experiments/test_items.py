@@ -16,9 +16,9 @@ from torch import nn
 import semcom
 from experiments import fedcrc, fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
-from experiments.claims.claim import Claim, comparisons
-from experiments.claims.evidence import Evidence, number_of
-from experiments.claims.scorecard import scorecard
+from experiments.claims.claim import Claim, list_claimed_comparisons
+from experiments.claims.evidence import Evidence, read_evidence_number
+from experiments.claims.scorecard import make_scorecard
 from experiments.fedcosr import items as fedcosr
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
@@ -33,7 +33,7 @@ from semcom.studies.results.run import Stored
 from semcom.studies.results.table import list_fields
 from tests.studies.folders import config, line, scored, simple, write
 
-POINTS, NAMES = papers.points(), EXPERIMENTS.names()
+POINTS, NAMES = papers.read_paper_points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
 """Items with cells; RepPer's have a file of their own, and the letter prints none."""
 METHOD = {"fedcrc-per": "fedcrc"}
@@ -58,7 +58,7 @@ def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
 
 
 def test_all_items_with_claims_are_experiments() -> None:
-    claimed = {item for items in papers.claims()["item"] for item in items.split()}
+    claimed = {item for items in papers.read_paper_claims()["item"] for item in items.split()}
     assert claimed <= set(NAMES) and set(POINTS["item"]) <= set(NAMES)
     asked = """
         letter-fig2a letter-fig2b letter-fig3a letter-fig3b letter-fig4 letter-ablation letter-encoders fedcosr-table2
@@ -73,8 +73,8 @@ def test_all_items_with_claims_are_experiments() -> None:
 @pytest.mark.parametrize("item", PRINTED)
 def test_every_cell_of_a_table_has_one_run_for_each_seed(item: str) -> None:
     paper = str(POINTS[POINTS["item"] == item]["paper"].iloc[0])
-    places = {p["column"]: papers.at(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
-    cells, found = papers.table(paper).query("item == @item"), runs(item)
+    places = {p["column"]: papers.parse_paper_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
+    cells, found = papers.read_paper_table(paper).query("item == @item"), runs(item)
     for _, cell in cells.iterrows():
         at = {f: v for f, v in places[cell["column"]].items() if f not in papers.ASPECTS}
         name = METHOD.get(cell["row"], cell["row"])
@@ -120,10 +120,12 @@ def fedcosr_items() -> list[str]:
 
 
 def test_arms_are_those_of_the_papers() -> None:
-    printed = set(papers.table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
+    printed = set(papers.read_paper_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
     assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
     assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
-    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
+    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(
+        papers.read_paper_table("fedcrc").query("item == 'fedcrc-table1'")["row"]
+    )
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
     keys = {name: {run_hash(semcom.resolve(r.config)) for r in find_experiment(name).runs("small")} for name in AWGN}
@@ -170,7 +172,7 @@ def test_early_and_late_claims_are_about_parts_of_curves(tmp_path: Path) -> None
             marks = ((2, first), (12, third), (20, last))
             found = [line(i, {"personal": scored([a + 1e-5 * seed * i * first] * 20)}) for i, a in marks]
             write(tmp_path / "fedcosr-fig5-small" / f"{name}{seed}", semcom.resolve(of), found)
-    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    card = make_scorecard(tmp_path, "fedcosr").set_index("id")
     names = ["fedcosr-fig5-early", "fedcosr-fig5-own-rises", "fedcosr-fig5-others-decline"]
     assert card.loc[names, ["yes", "no"]].to_numpy().tolist() == [[2, 0], [1, 0], [2, 0]]
     assert "partition.kind=pathological" in card.loc[names[0], "note"]  # which has not been run
@@ -181,8 +183,8 @@ def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> 
     for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
         simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
     runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
-    assert [number_of(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
-    assert number_of(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+    assert [read_evidence_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert read_evidence_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
 
 
 def test_the_distance_of_predictors_by_hand() -> None:
@@ -203,7 +205,7 @@ def test_the_distance_of_predictors_by_hand() -> None:
 def test_the_last_round_is_what_a_longer_run_adds() -> None:
     """Rounds of 5, 7 and 9 floats: means of 7 and 6."""
     whole, before = {"up": {"floats": 7.0}}, {"up": {"floats": 6.0}}
-    assert overhead.last_round(whole, before, 3) == {"up": {"floats": 9.0}}
+    assert overhead.read_last_overhead(whole, before, 3) == {"up": {"floats": 9.0}}
 
 
 def test_formulas_by_hand() -> None:
@@ -221,7 +223,7 @@ def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
     rows = {}
     for name in ("fedgh", "fedper"):
         of = set_fields(semcom.resolve(found[name].config), {"out": str(tmp_path / name)})
-        overhead.train_and_count(of)
+        overhead.train_and_count_overhead(of)
         rows[name] = study(tmp_path / name).stored[0].summary or {}
     head, centroids = 16 * 10 + 10, 10 * 16
     convolutions = 32 * (1 * 25 + 1) + 64 * (32 * 25 + 1)
@@ -239,7 +241,7 @@ def test_claims_with_a_formula_are_held_against_it(tmp_path: Path) -> None:
     for name, formula in (("fedgh", 300.0), ("fedcosr", 400.0)):
         for seed in range(2):
             simple(tmp_path / "overhead-small", config(name, seed), [0.5], traffic=traffic, floats_formula=formula)
-    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    card = make_scorecard(tmp_path, "fedcosr").set_index("id")
     assert card.loc["fedcosr-overhead-fedgh", "state"] == "reproduced"
     assert card.loc["fedcosr-overhead-own", "state"] == "not reproduced"
 
@@ -250,7 +252,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
     row = {"variant": "fedgh", "status": "done", "floats_formula": 200.0}
     for way, value in (("up", 60.0), ("down", 40.0)):
         row |= {f"traffic.{way}.{cost}": value for cost in ("floats", "bits", "uses", "airtime_s", "energy_j")}
-    found = overhead.table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
+    found = overhead.make_overhead_table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
     assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
     assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
 
@@ -286,7 +288,7 @@ def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
 
 
 def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
-    for _, claim in papers.claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         for item in claim["item"].split():
             arms = {variant.name: variant.method for variant in find_experiment(item).compared()}
             for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
@@ -335,11 +337,11 @@ def made(item: str, rng: np.random.Generator) -> Any:
 def test_every_claim_gets_its_numbers_from_the_runs_of_its_item_at_paper() -> None:
     """A claim whose points, methods or numbers the grid does not have would be answered wrongly, or never."""
     rng, studies, unanswered = np.random.default_rng(0), {}, {}
-    for _, claim in papers.claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         items = tuple(claim["item"].split())
         if items not in studies:
             studies[items] = Evidence({item: ("paper", made(item, rng)) for item in items})
-        found = comparisons(Claim.read(claim), studies[items])
+        found = list_claimed_comparisons(Claim.read(claim), studies[items])
         if not found or not all(all(map(len, one.values)) for one in found):
             unanswered[claim["id"]] = len(found)
     assert set(unanswered) == set(UNKNOWN), unanswered
