@@ -229,7 +229,7 @@ TOGETHER = "together"
 def confirm_lead(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
     """Return the levels of the confirmation: each of the titles, and where there are two both together.
 
-    The fields that both together set depend on the method (`_list_confirmed_lead_fields`): that level has none of its own. A
+    The fields that both together set depend on the method (`_list_confirmed_lead_fields`): it has none of its own. A
     method that only one of them changes is run once, under that one.
     """
     chosen = tuple(level for title in titles for level in make_lead_levels(scale) if level.title == title)
