@@ -33,7 +33,7 @@ COLLABORATION = Drawing(
     "collaboration",
     "collaboration",
     Plot(kind="gain", x=SHOTS, y="last", hue="variant", facet=WAYS, over=OVER),
-    numbers=lambda study, plot: gain.numbers(study, plot, LATER_VIEWS),
+    numbers=lambda study, plot: gain.compute_gain(study, plot, LATER_VIEWS),
     caption=lambda cells, plot: f"{GAIN.caption(cells, plot)} {VIEWS}",
 )
 """What every method gains over local training."""

@@ -14,9 +14,9 @@ from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.gain import OVER, gains
+from semcom.plots.gain import OVER, compute_gains
 from semcom.plots.points import SETTING
-from semcom.plots.style import line_styles
+from semcom.plots.style import choose_line_styles
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
@@ -118,7 +118,7 @@ def stated_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
     (axes,) = figure.axes
     axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
     rivals = list(dict.fromkeys(cells[RIVAL]))
-    for look, rival in zip(line_styles(len(rivals)), rivals, strict=True):
+    for look, rival in zip(choose_line_styles(len(rivals)), rivals, strict=True):
         for value, style in zip(_stated(rival), (":", "--"), strict=True):
             axes.axvline(value / 100, color=look["color"], linewidth=0.9, linestyle=style, zorder=1.9)
     names = [textwrap.fill(text.get_text(), LONGEST) for text in axes.get_yticklabels()]
@@ -161,7 +161,7 @@ LETTER_WEIGHT = Drawing(
 
 def by_place(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the gains over one method at each place of the map, see `semcom.plots.gain.gains`."""
-    return _placed(gains(study.along(FIELDS), plot))
+    return _placed(compute_gains(study.along(FIELDS), plot))
 
 
 def by_uses(study: Study, plot: Plot) -> pd.DataFrame:

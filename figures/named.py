@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import SETTING, by_setting
+from semcom.plots.points import SETTING, tabulate_points_by_setting
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST, TEST_SNR
@@ -89,7 +89,7 @@ FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KI
 
 def by_division(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds against tau, with partition and beta as one field, `setting`."""
-    return by_setting(
+    return tabulate_points_by_setting(
         study,
         plot,
         [str(plot.x)],

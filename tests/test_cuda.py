@@ -25,7 +25,7 @@ from channels import Meter, make_link
 from semcom.bench import engine as bench_engine
 from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
-from semcom.bench.workloads import Variant, synthetic, variants
+from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
 from semcom.config import RunError
 from semcom.engine.host.sending import send_to_device
@@ -277,7 +277,7 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With smaller networks; `test_launches_of_a_step` has the true ones."""
     small = {"b": replace(bench_engine.SMALL["b"], encoder="test-deep", features=8, samples=4, pool=100)}
     monkeypatch.setattr(bench_engine, "SMALL", small)
-    names = [variant.name for variant in variants(cuda=True) if variant.device == "cuda"]
+    names = [variant.name for variant in list_workload_variants(cuda=True) if variant.device == "cuda"]
     words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
     with GPU():
         assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
@@ -345,7 +345,7 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
             convolution, "_time_convolution", lambda work: 1.0
         )  # the first way to convolve, whatever is faster
         patch.setattr(replay, "LEAST", samples)  # no graph
-        play = Rounds(workload.config(variant), synthetic(workload))
+        play = Rounds(workload.config(variant), make_synthetic_workload(workload))
         with steps(gpu) as chunks:
             play()
     assert chunks[0][0] == samples // 4 and all_waits(chunks) == {}

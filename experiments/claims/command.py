@@ -39,7 +39,7 @@ def carry_out_claims_command(words: list[str]) -> None:
     """Carry out `semcom claims`."""
     from experiments.claims.scorecard import format_scorecard_page, make_scorecard
 
-    wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
+    wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
         print("semcom: stored results are in its repository: --results CLONE/experiments/results", file=sys.stderr)
     if wanted.table is not None:

@@ -112,7 +112,7 @@ def read_paper_claims() -> pd.DataFrame:
 
     Returns:
         The columns `CLAIM`; `value` is a float (NaN: none), `page` an integer or missing, all others text. `at` is
-        read by `at`, several names and cells by `names` and `cells`.
+        read by `parse_paper_point`, several names and cells by `names` and `cells`.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.

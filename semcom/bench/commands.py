@@ -96,7 +96,7 @@ class Bench:
         return value if value is not None else quick if self.quick else full
 
 
-def chosen(field: str, text: str | None, known: Sequence[str]) -> list[str]:
+def choose_bench(field: str, text: str | None, known: Sequence[str]) -> list[str]:
     """Return names separated by commas (None: all) in the order of `known`. Raises ConfigError for an unknown one."""
     given = list(known) if text is None else [name.strip() for name in text.split(",")]
     for name in given:
@@ -105,7 +105,7 @@ def chosen(field: str, text: str | None, known: Sequence[str]) -> list[str]:
     return [name for name in known if name in given]
 
 
-def machine() -> dict[str, Any]:
+def describe_bench_machine() -> dict[str, Any]:
     """Return facts about the machine, to be asked before anything works; warn where others are at work."""
     cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
     if load > BUSY * cores:
@@ -153,12 +153,12 @@ def spread(lists: pd.Series) -> pd.DataFrame:
     return lists.explode().astype(float).groupby(level=0, sort=False).agg(["min", "median", "max"])
 
 
-def spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
+def format_spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
     """Return min, median and max of each list of numbers as three columns."""
     return [cells(f"{title}: {name}" if name == "min" else name, v, form) for name, v in spread(lists).items()]
 
 
-def table(*columns: tuple[str, Iterable[str]]) -> str:
+def format_bench_table(*columns: tuple[str, Iterable[str]]) -> str:
     """Return columns as lines: the first one to the left, the others to the right."""
     (first, names), *others = columns
     rows = zip(*(texts for _, texts in others), strict=True)

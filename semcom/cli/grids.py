@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from semcom.studies.experiment import Experiment
 
 
-def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
+def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
     """Read what the flags ask beyond an experiment's declaration: the arguments of `sweep.request.parse_request`.
 
     Args:
@@ -95,7 +95,7 @@ class Typed:
             raise self._no_field(field, word)
         section, _, rest = field.rpartition(".")
         hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
-        return _read(section, rest, hint, default, word)
+        return _read_grid_value(section, rest, hint, default, word)
 
     def _part(self, field: str) -> Any:
         """Return an instance of the dataclass that a field belongs to; None where there is none."""
@@ -120,13 +120,13 @@ class Typed:
             dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl"))
         )
         try:
-            flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
+            flags.parse_flags(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
         except ConfigError as error:
             return ConfigError(re.sub(r"--(?=[a-z])", "", str(error)).replace("no such flag", "no such field"))
         return ConfigError(f"{field}: no such field")
 
 
-def _read(section: str, name: str, hint: object, default: object, word: str) -> Any:
+def _read_grid_value(section: str, name: str, hint: object, default: object, word: str) -> Any:
     """Return the value of a word by tyro, from a command line that knows this one field alone."""
     flag = ".".join(spelled(part) for part in (section, name) if part)
     if hint is bool:
@@ -139,5 +139,5 @@ def _read(section: str, name: str, hint: object, default: object, word: str) -> 
         inside = dataclasses.field(default_factory=lambda: alone)
         alone = dataclasses.make_dataclass("Section", [(section, type(alone), inside)], frozen=True)()
     words = [f"--{flag}", *word.split()] if "tuple" in str(hint) else [f"--{flag}={word}"]
-    parsed = flags.parse(alone, "semcom sweep", words, {})
+    parsed = flags.parse_flags(alone, "semcom sweep", words, {})
     return getattr(getattr(parsed, section) if section else parsed, name)

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described, of_view, tidy
+from semcom.plots.points import describe_points, select_points_of_view, tidy_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label, name_place, name_value
@@ -19,7 +19,7 @@ FEW = 4
 """Panels up to which each is high."""
 
 
-def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the accuracy of each client; of several seeds that of the k-th least accurate client, averaged over seeds.
 
     Seeds divide the data in other ways, so that client 3 of one seed has nothing to do with client 3 of another.
@@ -27,18 +27,18 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: as `Study.mean`.
     """
-    frame = of_view(study, study.clients, plot.view)
+    frame = select_points_of_view(study, study.clients, plot.view)
     if frame["seed"].nunique() > 1:
         frame = frame.assign(client=frame.groupby("hash")["accuracy"].rank(method="first").astype(int) - 1)
-    return tidy(study, frame, plot)
+    return tidy_points(study, frame, plot)
 
 
 def of_classes(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the accuracy of each class over all clients, mean over seeds. Errors: `Study.mean`."""
-    return tidy(study, study.classes, plot)
+    return tidy_points(study, study.classes, plot)
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a bar for each client or class, and hue; a dashed line is their mean where there is one hue."""
     x, count = str(plot.x), len(styles)
     places = sorted(cells[x].unique())
@@ -78,15 +78,15 @@ def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
-    text = described(cells, Plot(**{**vars(plot), "x": None}), "error bars")
+    text = describe_points(cells, Plot(**{**vars(plot), "x": None}), "error bars")
     mean = "" if plot.hue else " Dashed: the mean of the bars."
     return text.replace("Test accuracy", f"Test accuracy of {whose}", 1) + mean
 
 
 CLIENTS = Kind(
     title="a bar for each client, a panel for each method",
-    numbers=of_clients,
-    draw=draw,
+    numbers=compute_clients,
+    draw=draw_classes,
     caption=caption_of_clients,
     takes=("x", "hue"),
     x="client",

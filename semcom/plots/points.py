@@ -17,7 +17,7 @@ SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
 
 
-def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
+def average_points_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
 
     Raises:
@@ -26,7 +26,7 @@ def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
 
 
-def by_setting(
+def tabulate_points_by_setting(
     study: Study, plot: Plot, others: Sequence[str], fields: Sequence[str], name: Callable[..., str]
 ) -> pd.DataFrame:
     """Return means over seeds, with several fields as one, `SETTING`.
@@ -46,15 +46,15 @@ def by_setting(
     return cells.drop(columns=list(fields))
 
 
-def tidy(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+def tidy_points(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds of a tidy table of the study, of the view that is asked for."""
     if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
         numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
         raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
-    return compute_means(of_view(study, frame, plot.view), plot.fields, plot.y)
+    return compute_means(select_points_of_view(study, frame, plot.view), plot.fields, plot.y)
 
 
-def of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
+def select_points_of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
     """Return the rows of one view (None: of each run's headline).
 
     Raises:
@@ -73,7 +73,7 @@ def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
     check_seeds_alone(frame.drop_duplicates("hash"), others, first)
 
 
-def described(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
+def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
     name = name_metric(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]

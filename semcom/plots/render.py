@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
-from semcom.plots.registry import drawing
+from semcom.plots.registry import find_drawing
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
@@ -41,13 +41,15 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     """
     from semcom.plots import page
 
-    chosen = drawing(name)
+    chosen = find_drawing(name)
     out = _folder(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
-        return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or Path())
+        return _write(
+            name, _measured(chosen, numbers), numbers, page.describe_measured_page(chosen, numbers), out or Path()
+        )
     folder = resolve_file(results) if results is not None else _largest_scale(chosen.experiment)
     whole = _of_its_experiment(chosen, folder)
     return _draw(whole, chosen, whole.record, out or _beside(folder))
@@ -77,11 +79,11 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
         >>> [path.name for path in semcom.plot("results/two", semcom.Plot(x="method"))]
         ['bars.pdf', 'bars.png', 'bars.csv', 'bars.md']
     """
-    from semcom.plots.kinds import settled
+    from semcom.plots.kinds import settle_kind
 
     where, out = resolve_file(folder), _folder(out)
     whole = study(where)
-    chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
+    chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
     return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
@@ -90,10 +92,10 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, named_empty, settled
-    from semcom.plots.panels import drawn
+    from semcom.plots.kinds import KINDS, named_empty, settle_kind
+    from semcom.plots.panels import draw_panels
 
-    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
+    part, request = (whole, chosen.plot) if chosen.numbers else settle_kind(whole, chosen.plot)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
         wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
@@ -105,10 +107,12 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
         text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
     with style.ieee():
-        figure = drawn(numbers, request)
+        figure = draw_panels(numbers, request)
         if chosen.finish is not None:
             chosen.finish(figure, numbers)
-        return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)
+        return _write(
+            chosen.name, figure, numbers, page.write_page(chosen, part, request, numbers, text, record), folder
+        )
 
 
 def _folder(out: Path | str | None) -> Path | None:
@@ -180,7 +184,7 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
     from semcom.plots import style
 
     with style.ieee():
-        contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
+        contents = {kind: style.style_to_bytes(figure, kind) for kind in ("pdf", "png")}
     contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

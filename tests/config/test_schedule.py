@@ -147,7 +147,7 @@ def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) 
     config = resolved(**fields)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(to_dict(config)))
-    again = resolve(flags.read_train(flags.read_early(["--config", str(path)], config=True)))
+    again = resolve(flags.read_train_flags(flags.read_early_flags(["--config", str(path)], config=True)))
     assert again == config and run_hash(again) == run_hash(config)
     assert vars(from_dict(json.loads(path.read_text())).train) == vars(config.train)
 
@@ -161,7 +161,7 @@ def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
 
 def read(*words: str) -> TrainConfig:
     """The schedule that the command line gives."""
-    return flags.read_train(flags.read_early(["local", *words], config=True)).train
+    return flags.read_train_flags(flags.read_early_flags(["local", *words], config=True)).train
 
 
 def test_the_schedule_on_the_command_line() -> None:
@@ -178,9 +178,12 @@ def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
     path.write_text(json.dumps(to_dict(resolved())))
     words = ["--config", str(path), "--train.local-steps", "4"]
     with refuses("train.local_steps", 4):
-        resolve(flags.read_train(flags.read_early(words, config=True)))
+        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
     words += ["--train.local-epochs", "None"]
-    assert resolve(flags.read_train(flags.read_early(words, config=True))).train == resolved(local_steps=4).train
+    assert (
+        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True))).train
+        == resolved(local_steps=4).train
+    )
 
 
 def test_steps_say_how_long_a_run_takes() -> None:

@@ -48,7 +48,7 @@ from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.plots import render
 from semcom.plots.base import Plot
-from semcom.plots.kinds import settled
+from semcom.plots.kinds import settle_kind
 from semcom.studies.sweep import sweep
 from tests import worlds
 from tests.worlds import request
@@ -332,7 +332,7 @@ def test_the_sweep_stores_both_sides_and_the_figure_shows_them(tmp_path: Path, m
     monkeypatch.setattr(bounds, "CONVERGENCE_BOUND", tiny)
     sweep.sweep("convergence-bound", scale="smoke", out=tmp_path)
     study = semcom.study(tmp_path)
-    part, plot = settled(study, Plot(kind="bounds"))
+    part, plot = settle_kind(study, Plot(kind="bounds"))
     cells = BOUNDS.numbers(part, plot)
     assert list(dict.fromkeys(cells["variant"])) == ["fedcl", "fedcosr"] and cells["line"].nunique() == 3
     for stored in study.stored:

@@ -261,13 +261,13 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
 
 
 def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from semcom.cli.listing import overview
+    from semcom.cli.listing import list_overview
 
     monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "letter-fig2b-small.zip").touch()
     (tmp_path / "letter-fig2b-once-paper.zip").touch()
-    lines = overview("experiments").splitlines()
+    lines = list_overview("experiments").splitlines()
     start = next(i for i, text in enumerate(lines) if text.startswith("letter-fig2b "))
     assert [text.strip() for text in lines[start + 1 : start + 4]] == [
         "FedCL letter, Fig. 2(b)",

@@ -15,7 +15,7 @@ from figures import baselines
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.plots import render
-from semcom.plots.panels import drawn
+from semcom.plots.panels import draw_panels
 from semcom.plots.style import ieee
 from semcom.runs.result import Result
 from semcom.studies.results.table import read_table
@@ -97,6 +97,6 @@ def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path
     text = baselines.caption(cells, chosen.plot)
     assert "32 uses" in text and "9 dB" in text
     with ieee():
-        figure = drawn(cells, chosen.plot)
+        figure = draw_panels(cells, chosen.plot)
     assert len(figure.legends[0].get_texts()) == 7 and {axes.get_xscale() for axes in figure.axes} == {"log"}
     assert render("wireless-baselines", results=tmp_path, out=tmp_path)[1].stat().st_size > 1000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semcom.cli.flags import read_early, read_train
+from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import RunConfig
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs import artifacts, loop
@@ -178,7 +178,7 @@ def test_what_cannot_be_divided_evenly_is_drawn() -> None:
 
 def test_the_command_line_takes_a_list_with_commas_or_spaces() -> None:
     def read(*words: str) -> RunConfig:
-        return read_train(read_early(["fedavg", "--keep", *words], config=True))
+        return read_train_flags(read_early_flags(["fedavg", "--keep", *words], config=True))
 
     assert read("confusion,features,curves-per-client").keep == ALL == read(*ALL).keep
     assert read("features", "--seed", "3").keep == ("features",)

@@ -164,7 +164,7 @@ def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[
     assert list(result.summary["views"]) == ["personal", "global"]
     assert result.summary["finish"] == tuned.summary["finish"]
     assert result.summary["accuracy"] == tuned.summary["accuracy"]
-    text = report.result_table(result.summary)
+    text = report.format_result_table(result.summary)
     assert text.startswith(f"test-blind: {100 * result.summary['accuracy']:.1f} % after 6 rounds and its last stage\n")
 
 
@@ -290,7 +290,7 @@ def test_what_a_run_without_a_last_stage_is_does_not_depend_on_the_defaults() ->
 def test_the_flag_is_short(capsys: pytest.CaptureFixture[str]) -> None:
     """`--finish svm` is `--finish.kind svm`."""
     for flag in ("--finish", "--finish.kind"):
-        assert flags.read_train(flags.read_early(["local", flag, "svm"])).finish == FinishConfig("svm")
+        assert flags.read_train_flags(flags.read_early_flags(["local", flag, "svm"])).finish == FinishConfig("svm")
 
 
 # -- kills -----------------------------------------------------------------------------------------------------------

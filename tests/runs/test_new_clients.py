@@ -266,7 +266,7 @@ def test_clients_of_another_dataset_train_heads_of_their_own() -> None:
     assert (members.train.sizes / plenty.train.sizes).tolist() == pytest.approx([0.5, 1, 1], abs=0.05)
     found = result.summary["new_clients"]
     assert list(found) == ["head"] and len(found["head"]["classes"]) == 2 and found["head"]["accuracy"] > 0.5
-    assert "new client " in report.result_table(result.summary)
+    assert "new client " in report.format_result_table(result.summary)
 
 
 def test_a_head_that_does_not_decide_is_not_received() -> None:

@@ -69,8 +69,8 @@ def test_the_stored_command_gives_the_same_plan(tmp_path: Path, fake_run: Run) -
     assert words[:2] == ["semcom", "sweep"] and words[-2:] == ["--out", str(tmp_path / "my results")]
     from semcom.cli import flags
 
-    wanted = flags.parse(flags.SweepFlags(), "semcom sweep", words[2:])
-    request = parse_request(**grids.read_request(wanted, *grids.in_use(None, None)))
+    wanted = flags.parse_flags(flags.SweepFlags(), "semcom sweep", words[2:])
+    request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(None, None)))
     again = make_plan(None, request=request, out=wanted.out)
     assert again.record == plan.record and list(again.runs) == list(plan.runs) and len(plan.runs) == 2 * 2 * 2 * 2 * 2
 
