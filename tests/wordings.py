@@ -73,7 +73,7 @@ CUT = (
 
 NAMELESS = ("'", "clients, seed: ", "a value of type ", "hyper.a value of type ", "a b ")
 """How lines begin that are about a stray word, several fields, or a key that is no name."""
-LINKS = (">>> make_link(", ">>> ImageChain(", ">>> QAM(", ">>> modem(", ">>> theory.")
+LINKS = (">>> make_link(", ">>> ImageChain(", ">>> QAM(", ">>> make_modem(", ">>> theory.")
 """Requests to the package `channels`, which knows no ConfigError."""
 
 
