@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import check_antennas, combine
+from channels.equalise import check_equaliser_antennas, combine_antennas
 from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
 from channels.options import BaseOptions, Rule, one_of, require
@@ -136,7 +136,7 @@ class Rayleigh(Link):
             """Raise ValueError for an unknown `coherence`, antennas that cannot be combined, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
-            check_antennas(self.antennas, self.equaliser)
+            check_equaliser_antennas(self.antennas, self.equaliser)
 
     options: Options
 
@@ -146,7 +146,9 @@ class Rayleigh(Link):
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         shape = self.options.antennas, *fading_shape(coherence, sizes, d // 2)
-        return drawn | {"fading": spread(combine(self.gains(shape, generator, dtype), 0), coherence, sizes)}
+        return drawn | {
+            "fading": spread_fading(combine_antennas(self.gains(shape, generator, dtype), 0), coherence, sizes)
+        }
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""
@@ -193,7 +195,7 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
     return blocks, s if coherence == "symbol" else 1
 
 
-def spread(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
+def spread_fading(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
     """Return gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)

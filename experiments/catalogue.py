@@ -9,7 +9,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 """Folder of the archives of studies that come with a checkout."""
-COMMANDS = {"claims": "experiments.claims.command:claims"}
+COMMANDS = {"claims": "experiments.claims.command:carry_out_claims_command"}
 EXPERIMENTS = {
     "arms-small": "experiments.arms_small:ARMS_SMALL",
     "collaboration": "experiments.collaboration:COLLABORATION",

@@ -15,10 +15,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from semcom.packages import hidden, is_command
+from semcom.packages import find_hidden_package, is_package_command
 
-if _problem := hidden("channels"):
-    if is_command():
+if _problem := find_hidden_package("channels"):
+    if is_package_command():
         print(f"semcom: error: {_problem}", file=sys.stderr)
         sys.exit(2)
     raise ImportError(_problem)

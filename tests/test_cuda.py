@@ -25,10 +25,10 @@ from channels import Meter, make_link
 from semcom.bench import engine as bench_engine
 from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
-from semcom.bench.workloads import Variant, synthetic, variants
+from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -277,7 +277,7 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With smaller networks; `test_launches_of_a_step` has the true ones."""
     small = {"b": replace(bench_engine.SMALL["b"], encoder="test-deep", features=8, samples=4, pool=100)}
     monkeypatch.setattr(bench_engine, "SMALL", small)
-    names = [variant.name for variant in variants(cuda=True) if variant.device == "cuda"]
+    names = [variant.name for variant in list_workload_variants(cuda=True) if variant.device == "cuda"]
     words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
     with GPU():
         assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
@@ -301,7 +301,9 @@ def test_no_link_waits_in_a_pass(kind: str, options: dict[str, Any]) -> None:
     generators = [torch.Generator().manual_seed(client) for client in range(2)]
 
     def draw() -> dict[str, Tensor]:
-        drawn = [send(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)]
+        drawn = [
+            send_to_device(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)
+        ]
         return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
 
     with GPU() as gpu:
@@ -339,9 +341,11 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
     workload = replace(CASES[case], clients=4, samples=samples, batch=4, pool=200)
     variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
     with GPU() as gpu, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convolution, "_seconds", lambda work: 1.0)  # the first way to convolve, whatever is faster
+        patch.setattr(
+            convolution, "_time_convolution", lambda work: 1.0
+        )  # the first way to convolve, whatever is faster
         patch.setattr(replay, "LEAST", samples)  # no graph
-        play = Rounds(workload.config(variant), synthetic(workload))
+        play = Rounds(workload.config(variant), make_synthetic_workload(workload))
         with steps(gpu) as chunks:
             play()
     assert chunks[0][0] == samples // 4 and all_waits(chunks) == {}
@@ -410,6 +414,6 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
     monkeypatch.setattr(BatchNorm, "_native", native)
-    monkeypatch.setattr(descent, "channels_last", last)
+    monkeypatch.setattr(descent, "lay_channels_last", last)
     with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
         run(request("fedavg", "cuda", encoder="test-deep-vmap"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from semcom.config.errors import ConfigError
-from semcom.config.misplaced import no_such_field
+from semcom.config.misplaced import describe_misplaced_field
 
 
 class Section:
@@ -21,7 +21,7 @@ class Section:
         known = {f.name for f in fields(cls)}  # type: ignore[arg-type]  # its subclasses are dataclasses
         for name in given:
             if name not in known:
-                raise ConfigError(no_such_field(cls, f"{cls.__name__}.", name, given[name]))
+                raise ConfigError(describe_misplaced_field(cls, f"{cls.__name__}.", name, given[name]))
         return super().__new__(cls)
 
 

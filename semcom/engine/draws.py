@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, drop
+from channels.cell import Cell, place_clients_in_cell
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
@@ -24,7 +24,7 @@ from semcom.engine.random import keyed
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import Cut, Plan, pad, plan
+from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
 from semcom.tasks.registry import TASKS
@@ -64,9 +64,9 @@ class Draws:
         down, test = channel.downlink_snr_db, channel.test_snr_db
         self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
         self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
-        self.cell = _cell(config)
+        self.cell = _draw_cell(config)
         if self.cell is not None:
-            up, down_snr = cell_snrs_db(config, self.cell, link)
+            up, down_snr = draw_cell_snrs(config, self.cell, link)
             self._up_snr, self._down_snr = SNR(tuple(up.tolist())), SNR(tuple(down_snr.tolist()))
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
@@ -114,7 +114,7 @@ class Draws:
         owned = range(int(offsets[client]), int(offsets[client + 1]))
         stream = "/".join(part for part in (phase.stream, take) if part)
         key = (self.config.seed, stream, "order", self.round, client)
-        return plan(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
+        return plan_batches(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
 
     def batch(
         self,
@@ -142,7 +142,7 @@ class Draws:
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
         """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""
         generators = [keyed(self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
-        return pad(
+        return pad_clients(
             [torch.rand(n, numbers, generator=g, dtype=self.dtype) for n, g in zip(samples, generators, strict=True)]
         )
 
@@ -179,7 +179,7 @@ class Draws:
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
         drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device)
-        return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
+        return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
@@ -232,13 +232,13 @@ class Draws:
         return kept
 
 
-def _cell(config: Resolved) -> Cell | None:
+def _draw_cell(config: Resolved) -> Cell | None:
     """Drop the run's clients in its cell, if it has one."""
     own = config.network
     if own.kind != "cell":
         return None
     seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return drop(
+    return place_clients_in_cell(
         config.clients,
         np.random.default_rng(seed),
         radius_m=own.radius_m,
@@ -249,7 +249,7 @@ def _cell(config: Resolved) -> Cell | None:
     )
 
 
-def cell_snrs_db(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
+def draw_cell_snrs(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
     """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
     own, whole = config.network, config.air.bandwidth_hz
     assert whole is not None, "semcom.resolve fills it"

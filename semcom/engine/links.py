@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from channels import LINKS
 from semcom.config import ConfigError, Resolved
-from semcom.config.options import with_flag_name
+from semcom.config.options import spell_options_as_flags
 
 if TYPE_CHECKING:
     from channels import Link
@@ -28,5 +28,5 @@ def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
             link = LINKS.get(c.kind)(c.options)
             link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
-        raise ConfigError(with_flag_name(str(error), "channel", c.options)) from None
-    return link, tuple(with_flag_name(str(warning.message), "channel", c.options) for warning in said)
+        raise ConfigError(spell_options_as_flags(str(error), "channel", c.options)) from None
+    return link, tuple(spell_options_as_flags(str(warning.message), "channel", c.options) for warning in said)

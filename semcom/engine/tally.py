@@ -15,7 +15,7 @@ from semcom.engine.air import Air
 from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
 from semcom.engine.train.context import Log
-from semcom.engine.train.plan import batch_sizes
+from semcom.engine.train.plan import plan_batch_sizes
 
 
 class Tally:
@@ -68,7 +68,7 @@ class Tally:
         """Count a pass of the clients' training features over the uplink, which a split method's base station hears."""
         if self.draws.split:
             batch, owned = self.draws.config.train.batch_size, self.draws.federation.train.sizes[ids]
-            self._traffic(ids, [batch_sizes(int(n), batch) for n in owned], back=False)
+            self._traffic(ids, [plan_batch_sizes(int(n), batch) for n in owned], back=False)
 
     def _traffic(self, ids: np.ndarray, sizes: Sequence[Sequence[int]], back: bool) -> None:
         bits = self.draws.task.target_bits(self.draws.federation)

@@ -74,7 +74,7 @@ class FedGH(Method):
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            given=Given(per_step=pairs(sent, world.tensor(world.owned(ids)))),
+            given=Given(per_step=list_prototype_pairs(sent, world.tensor(world.owned(ids)))),
             phase=Phase(stream="phi"),
             optimizer=Optimizer("sgd", self.hyper.server_lr),
         ).models
@@ -90,7 +90,7 @@ class FedGH(Method):
         return {"trained": View(state.trained), "personal": View(state.model)}
 
 
-def pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
+def list_prototype_pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
     """Return the prototypes of owned classes one after another, and their labels: `[S, d]`, `[S, 1]`.
 
     Args:

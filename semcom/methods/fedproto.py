@@ -28,7 +28,7 @@ from semcom.methods.parts.prototypes import (
     carry,
     class_means,
     collect,
-    nearest,
+    find_nearest_prototype,
     prototypes,
     squared_distance,
 )
@@ -101,4 +101,4 @@ class FedProto(Method):
         ids, common = state.model.ids, state.prototypes
         among = world.tensor(world.owned(ids)) & world.tensor(common.known)
         given = {"prototypes": common.values.expand(len(ids), -1, -1), "among": among}
-        return {"personal": View(state.model), "prototype": View(state.model, nearest, given)}
+        return {"personal": View(state.model), "prototype": View(state.model, find_nearest_prototype, given)}

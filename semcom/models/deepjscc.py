@@ -32,7 +32,7 @@ def _maps(features: int, size: int) -> int:
     if features % pixels:
         below = max(1, features // pixels) * pixels
         raise ConfigError(
-            f"model.features: deepjscc gives maps of {pixels} numbers, so a multiple of that, not {features}; {below} would do"
+            f"model.features: deepjscc gives maps of {pixels} numbers, and {features} is no multiple; {below} would do"
         )
     return features // pixels
 

@@ -33,7 +33,7 @@ class Unflatten(nn.Module):
 
 
 def check_images(name: str, shape: tuple[int, ...], multiple: int) -> tuple[int, int]:
-    """Return channels and side of square images. Raises ConfigError for other answers, and for sides that do not fit."""
+    """Return channels and side of square images. Raises ConfigError for what does not fit."""
     if len(shape) != 3:
         raise ConfigError(f"model.head: {name} gives images, and the task asks for {[*shape]}; take another head")
     channels, size, _ = shape

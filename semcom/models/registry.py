@@ -49,7 +49,7 @@ HEADS: Registry[Callable[..., nn.Module]] = Registry(
         "dcgan": "semcom.models.heads:dcgan",
     },
 )
-"""Semantic decoders: name -> function of (feature dimension, classes), or of (feature dimension, `shape` of an answer)."""
+"""Semantic decoders: name -> function of (feature dimension, classes), or (feature dimension, `shape` of an answer)."""
 
 MARK = "ends_in"
 """Attribute of an encoder that has features of its own: their number."""

@@ -26,12 +26,12 @@ def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
     return {name: ACCURACY.name if name == CURVE[1:] else number for name, number in named.items()}
 
 
-def per_client(confusion: np.ndarray) -> np.ndarray:
+def compute_client_accuracies(confusion: np.ndarray) -> np.ndarray:
     """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
 
 
-def per_class(confusion: np.ndarray) -> list[float | None]:
+def compute_class_accuracies(confusion: np.ndarray) -> list[float | None]:
     """Return each class's accuracy over all clients, `[C]`; None for a class that no client tests."""
     total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
     return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
@@ -49,7 +49,7 @@ def jain(accuracies: np.ndarray) -> float:
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
-def spread(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
+def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
     """Return the mean over clients by the metric's name, as `..._std` the population standard deviation, `worst10`.
 
     Of fractions of 1 `jain` too.
@@ -63,7 +63,7 @@ def spread(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
     }
 
 
-def headline(
+def compute_headline(
     rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
 ) -> dict[str, Any]:
     """Return the numbers that a run reports of a view.
@@ -76,9 +76,9 @@ def headline(
         metrics: of the task.
 
     Returns:
-        `spread` of the per-client means over the last evaluations, these means (`clients`), all others averaged
-        likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best test
-        round is a known flaw of the field, so it is never the headline.
+        `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all others
+        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best
+        test round is a known flaw of the field, so it is never the headline.
     """
     last, first = evaluations[-LAST:], metrics[0]
     means = [float(np.mean(e["clients"])) for e in evaluations]
@@ -97,7 +97,7 @@ def headline(
     own = curve_of(first.name)
     ended = {curve_of(first.key("last")): dict(last[-1][own])} if own in last[-1] else {}
     return {
-        **spread(clients, first),
+        **summarize_clients(clients, first),
         "clients": clients.tolist(),
         **curves,
         **others,
@@ -108,20 +108,23 @@ def headline(
     }
 
 
-def tested_at(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the SNRs in dB at which a run was tested, the one of its accuracies first; empty where there is no list.
 
     Args:
-        views: of a summary, or those of `headlines`.
+        views: of a summary, or those of `compute_headlines`.
     """
     view = next(iter(views.values()), {})
     return next((list(view[curve]) for curve in curves_in(view)), [])
 
 
-def headlines(lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)) -> dict[str, dict[str, Any]]:
+def compute_headlines(
+    lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
+) -> dict[str, dict[str, Any]]:
     """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
     names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
     found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
     return {
-        name: headline([r["round"] for r in of], [r["views"][name] for r in of], metrics) for name, of in found.items()
+        name: compute_headline([r["round"] for r in of], [r["views"][name] for r in of], metrics)
+        for name, of in found.items()
     }

@@ -49,6 +49,6 @@ def read_arrays(path: Path, expected: str) -> Arrays:
     return found
 
 
-def lacking(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
+def list_lacking_arrays(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
     """Return those kinds of which there are no arrays."""
     return [what for what in keep if not any(name.startswith(PREFIX[what]) for name in found)]

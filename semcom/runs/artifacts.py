@@ -18,11 +18,11 @@ from torch import Tensor
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.random import keyed
-from semcom.engine.train.view import View, confusions, show_tests
+from semcom.engine.train.view import View, count_confusions_of_views, show_tests
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, IMAGES, Arrays
-from semcom.runs.evaluation import is_due, of_clients
+from semcom.runs.evaluation import is_evaluation_due, narrow_views
 
 Stages = Mapping[int, Mapping[str, View]]
 """Round whose draws the tests make -> the views that are tested after it."""
@@ -35,12 +35,12 @@ LARGEST = 2**28
 """Bytes of an array, at most."""
 
 
-def check(config: Resolved, members: Federation) -> None:
+def check_artifacts(config: Resolved, members: Federation) -> None:
     """Raise ConfigError, before any work, for arrays that have no folder, or of too many clients."""
     if config.keep and config.out is None:
         raise ConfigError(f"keep: {','.join(config.keep)!r} has no effect without out; give a folder")
     clients = config.train.eval_clients or config.clients
-    evaluations = sum(is_due(config, round_) for round_ in range(1, config.train.rounds + 1))
+    evaluations = sum(is_evaluation_due(config, round_) for round_ in range(1, config.train.rounds + 1))
     for what, numbers in ((CONFUSION, len(members.classes) ** 2), (CURVES, evaluations)):
         size = 8 * clients * numbers
         if what in config.keep and size > LARGEST:
@@ -51,7 +51,9 @@ def check(config: Resolved, members: Federation) -> None:
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def collect(world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]) -> Arrays:
+def collect_artifacts(
+    world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]
+) -> Arrays:
     """Return the arrays of some kinds; every rank takes part, and all get the same.
 
     Tests are repeated with the draws that they made, at the first test SNR; nothing of them counts.
@@ -66,11 +68,11 @@ def collect(world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], ke
     clients = reduce(np.intersect1d, ids)
     found: Arrays = {"clients": clients}
     if {CONFUSION, FEATURES, IMAGES} & set(keep):
-        found |= _tests(world, stages, clients, keep)
-    return found | (_curves(lines) if CURVES in keep else {})
+        found |= _collect_test_artifacts(world, stages, clients, keep)
+    return found | (_collect_curve_artifacts(lines) if CURVES in keep else {})
 
 
-def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
+def _collect_test_artifacts(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
     """Return what is kept of the tests of some clients."""
     session, found = world.session, Arrays()
     federation = session.draws.federation
@@ -80,10 +82,10 @@ def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[s
         with session.tally.uncounted():
             session.tally.begin(round_)
             whole = all(len(view.population.ids) == len(clients) for view in views.values())
-            chosen = views if whole else of_clients(views, clients)
+            chosen = views if whole else narrow_views(views, clients)
             first, note = session.draws.test_snrs[:1], samples.note if samples is not None else None
             if CONFUSION in keep:
-                (tables,) = confusions(session, chosen, first, federation.test, metered=False, note=note)
+                (tables,) = count_confusions_of_views(session, chosen, first, federation.test, metered=False, note=note)
                 found |= {f"confusion/{name}": t.cpu().numpy() for name, t in tables.items()}
             elif note is not None:
                 show_tests(session, chosen, first, federation.test, note, metered=False)
@@ -92,13 +94,13 @@ def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[s
                 show_tests(session, chosen, session.draws.test_snrs, federation.test, note, metered=False)
     if CONFUSION in keep:
         for name, table in (("train", federation.train), ("test", federation.test)):
-            found[f"counts/{name}"] = class_counts(federation, table, clients)
+            found[f"counts/{name}"] = count_classes(federation, table, clients)
     names = dict.fromkeys(name for views in stages.values() for name in views)
     found |= samples.arrays(names) if samples is not None else {}
     return found | (pictures.arrays(names) if pictures is not None else {})
 
 
-def _curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
+def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     """Return each view's accuracies `[E, K]` and their rounds `[E]`."""
     found: Arrays = {}
     for name in dict.fromkeys(name for line in lines for name in line.get("views", {})):
@@ -108,7 +110,7 @@ def _curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     return found
 
 
-def class_counts(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
+def count_classes(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
     """Return how many images of each class some clients have in a table, int64 `[K, C]`."""
     c = len(federation.classes)
     owner = np.repeat(np.arange(len(table)), table.sizes)
@@ -189,7 +191,7 @@ class Pictures:
             kept[heard.test, rows[mine]] = answers[mine].view(-1, *self.size[2:])
 
     def arrays(self, names: Collection[str]) -> Arrays:
-        """Return images by all of some views, uint8 `[tests, n, channels, size, size]`; the originals, their SNRs in dB.
+        """Return images by all of some views, uint8 `[tests, n, channels, size, size]`; originals, SNRs in dB.
 
         The ranks add theirs up; one without clients has heard nothing.
         """
@@ -221,7 +223,7 @@ def _draw_tests(world: World, clients: np.ndarray, most: int) -> np.ndarray:
     """Return positions in the test lists, ascending, that are drawn evenly over some clients."""
     draws = world.session.draws
     table = draws.federation.test
-    quota = even_quota(table.sizes[clients], most, draws.config.seed)
+    quota = share_sample_quota(table.sizes[clients], most, draws.config.seed)
     chosen = [np.zeros(0, dtype=np.int64)]
     for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
         order = torch.randperm(int(table.sizes[client]), generator=keyed(draws.config.seed, "kept", client))
@@ -240,7 +242,7 @@ def _describe_tests(world: World, at: np.ndarray, name: str) -> Arrays:
     }
 
 
-def even_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
+def share_sample_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
     """Return how many of their `sizes` `[K]` images clients give, `total` in all at most, as evenly as can be.
 
     All give the same number, or all that they have; what is left of `total` then goes one each to clients that are

@@ -19,8 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
-from semcom.config.checks import check_types
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, list_differences, run_hash, to_dict
+from semcom.config.checks import check_config_types
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -28,11 +28,11 @@ from semcom.files import (
     ERROR,
     METRICS,
     SUMMARY,
-    append,
+    append_to_file,
     refuse_file,
-    remove_leftovers,
-    set_aside,
-    sync,
+    remove_leftover_files,
+    set_file_aside,
+    sync_file,
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
@@ -57,7 +57,7 @@ class WriteError(RunError):
 
 
 @contextmanager
-def writing(name: str) -> Iterator[None]:
+def name_written_file(name: str) -> Iterator[None]:
     """Turn what the system refuses inside into a WriteError that names the file."""
     try:
         yield
@@ -94,7 +94,7 @@ class Folder:
         except ConfigError as error:
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if run_hash(other) != run_hash(self.config):
-            found = differences(other, self.config)
+            found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
@@ -114,7 +114,7 @@ class Folder:
         with self._locked():
             self.check()
             for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
-                remove_leftovers(self.path / name)
+                remove_leftover_files(self.path / name)
             try:
                 yield
             except ConfigError:
@@ -126,7 +126,7 @@ class Folder:
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock."""
         lock = FileLock(self.path / LOCK, timeout=MOMENT_S)
-        with writing(f"out: {self.path}"):
+        with name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire()
@@ -146,7 +146,7 @@ class Folder:
         kept = self.covered(rounds)
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
-            with writing(name):
+            with name_written_file(name):
                 if not path.exists() or path.read_bytes() != text.encode():
                     write_atomically(path, text)
         (self.path / ERROR).unlink(missing_ok=True)
@@ -156,7 +156,9 @@ class Folder:
         try:
             return read_summary(self.path, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the run is finished again", error, set_aside(self.path / SUMMARY).name)
+            LOG.warning(
+                "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
+            )
             return None
 
     def arrays(self) -> Arrays:
@@ -164,12 +166,14 @@ class Folder:
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the arrays are made again", error, set_aside(self.path / ARRAYS).name)
+            LOG.warning(
+                "%s; it is now %s, and the arrays are made again", error, set_file_aside(self.path / ARRAYS).name
+            )
             return {}
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
-        with writing(ARRAYS):
+        with name_written_file(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
@@ -196,24 +200,24 @@ class Folder:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
-        with writing(METRICS):
-            append(self.path / METRICS, _text([line]).encode())
+        with name_written_file(METRICS):
+            append_to_file(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
         """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
-        with writing(METRICS):
-            sync(self.path / METRICS)
-        with writing(CHECKPOINT):
+        with name_written_file(METRICS):
+            sync_file(self.path / METRICS)
+        with name_written_file(CHECKPOINT):
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write summary.json: the run is done."""
-        with writing(SUMMARY):
+        with name_written_file(SUMMARY):
             write_summary(self.path, summary)
 
 
-def is_held(lock: Path) -> bool:
+def is_lock_held(lock: Path) -> bool:
     """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
 
     To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
@@ -256,7 +260,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
             raise ConfigError(f"{asked}: {path!r} is no file")
         if os.path.getsize(path) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
-        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
+        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_parse_json_table)
     except OSError as error:
         raise ConfigError(f"{asked}: {path!r} cannot be read: {error.strerror}") from None
     except ConfigError:
@@ -265,13 +269,13 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
         raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
     try:
         config = from_dict(values)
-        check_types(config)
+        check_config_types(config)
     except ConfigError as error:
         raise ConfigError(f"{error} (in {path!r})") from None
     return config
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
@@ -285,7 +289,7 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     whole: list[dict[str, Any]] = []
     try:
         with (folder / METRICS).open("rb") as file:
-            for line in map(_parsed, file):
+            for line in map(_parse_metrics_line, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
                 whole.append(line)
@@ -299,14 +303,15 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
     Args:
         folder: of the run.
-        summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the task's headline, such as `accuracy`, at least.
+        summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the
+            task's headline, such as `accuracy`, at least.
 
     Raises:
         OSError: it could not be written; no half of it is there.
     """
     plain = json.loads(json.dumps(summary))  # as it will be read
     values = {name: value for name, value in plain.items() if name != "digest"}
-    text = json.dumps({**values, "digest": _digest(values)}, indent=2)
+    text = json.dumps({**values, "digest": _digest_summary(values)}, indent=2)
     return write_atomically(folder / SUMMARY, text + "\n")
 
 
@@ -329,16 +334,16 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
         raise RunError(f"{path} is damaged ({error})") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if problem := _summary_problem(found, expected):
+    if problem := _check_summary(found, expected):
         raise RunError(f"{path} is damaged ({problem})")
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def _summary_problem(found: Any, expected: str | None) -> str | None:
+def _check_summary(found: Any, expected: str | None) -> str | None:
     """Return what is wrong with the content of summary.json; None: nothing is."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
-    if found.get("digest") != _digest({name: value for name, value in found.items() if name != "digest"}):
+    if found.get("digest") != _digest_summary({name: value for name, value in found.items() if name != "digest"}):
         return "its digest is not that of its content"
     try:
         metric = read_headline(found)
@@ -352,13 +357,13 @@ def _summary_problem(found: Any, expected: str | None) -> str | None:
     return None
 
 
-def _digest(values: Mapping[str, Any]) -> str:
+def _digest_summary(values: Mapping[str, Any]) -> str:
     """Return the digest of a summary's values, as they come back from JSON."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_lines(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
+def digest_metrics(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
     """Add lines of metrics.jsonl to a running digest, and return it as numbers, as a checkpoint keeps it."""
     digest.update(_text(lines).encode())
     return list(digest.digest())
@@ -368,7 +373,7 @@ def _text(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
         line = json.loads(text) if text.endswith(b"\n") else None
@@ -377,7 +382,7 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
 
 
-def versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     """Return the versions of what a result depends on."""
     names = ("semcom", "torch", "torchvision", "numpy", "sionna-no-rt")
     found = {"python": platform.python_version()}
@@ -389,7 +394,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str | None:
+def read_commit() -> str | None:
     """Return the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
 
     def git(*words: str) -> str:

@@ -17,8 +17,8 @@ from semcom.data.federation import Federation
 from semcom.engine.train.view import View, infer_images, predict
 from semcom.engine.world import World
 from semcom.files import ARRAYS
-from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, lacking, read_arrays
-from semcom.runs.artifacts import collect, to_bytes
+from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, list_lacking_arrays, read_arrays
+from semcom.runs.artifacts import collect_artifacts, to_bytes
 
 T = TypeVar("T")
 
@@ -203,4 +203,4 @@ class Result:
     def _arrays(self, kind: str) -> Arrays:
         """Return the arrays of a kind, from the folder if it has them."""
         found = read_arrays(self.out / ARRAYS, self.summary["hash"]) if self.out is not None else {}
-        return collect(self.world, self._stages, [], [kind]) if lacking(found, [kind]) else found
+        return collect_artifacts(self.world, self._stages, [], [kind]) if list_lacking_arrays(found, [kind]) else found

@@ -8,13 +8,13 @@ from typing import Any
 
 from semcom.config import RunError, run_hash
 from semcom.engine.world import World
-from semcom.runs.accuracy import headlines
-from semcom.runs.folder import commit, versions
-from semcom.runs.machine import machine
+from semcom.runs.accuracy import compute_headlines
+from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
 
 
-def summarize(
+def summarize_run(
     world: World,
     metrics: Sequence[Mapping[str, Any]],
     finish: Mapping[str, Any] | None,
@@ -32,8 +32,8 @@ def summarize(
         RunError: nothing was evaluated.
     """
     config, session, task = world.config, world.session, world.session.draws.task
-    views = headlines([finish] if finish else [], task.metrics)
-    views |= {name: view for name, view in headlines(metrics, task.metrics).items() if name not in views}
+    views = compute_headlines([finish] if finish else [], task.metrics)
+    views |= {name: view for name, view in compute_headlines(metrics, task.metrics).items() if name not in views}
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]
@@ -61,7 +61,7 @@ def summarize(
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
-        "machine": machine(session.draws.device),
-        "versions": versions(),
-        "commit": commit(),
+        "machine": describe_machine(session.draws.device),
+        "versions": read_versions(),
+        "commit": read_commit(),
     }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.overrides import plain_text
+from semcom.studies.overrides import format_plain_value
 
 METHODS = {
     "local": "Local",
@@ -121,7 +121,7 @@ def is_ranked(metric: str) -> bool:
     return metric in METRICS and metric not in UNRANKED
 
 
-def decimals(share: bool, halves: ArrayLike) -> int:
+def choose_decimals(share: bool, halves: ArrayLike) -> int:
     """Return with how many decimals numbers are shown: one of percentages and three of others, or one more where half
     an interval would have none.
 
@@ -133,36 +133,36 @@ def decimals(share: bool, halves: ArrayLike) -> int:
     return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
 
 
-def value_label(field: str, value: Any) -> str:
+def name_value(field: str, value: Any) -> str:
     """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
     if field in NAMED and value in ARMS:
         return ARMS[value]
     if field in NAMED:
         method, *rest = str(value).split(" ", maxsplit=1)
         return " ".join((METHODS.get(method, method), *rest))
-    shown = plain_text(value)
+    shown = format_plain_value(value)
     return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 
 
-def place_label(field: str, value: Any) -> str:
+def name_place(field: str, value: Any) -> str:
     """Return a value with the name of its field, such as "SNR 9 dB"; a method is its name alone."""
     return (
-        value_label(field, value)
+        name_value(field, value)
         if field in NAMED
-        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}".lstrip()
+        else f"{FIELDS.get(field, (field, ''))[0]} {name_value(field, value)}".lstrip()
     )
 
 
-def point_label(point: Mapping[str, Any]) -> str:
+def name_point(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2".
 
     Options that its partition or its channel does not have, None, are left out, unless all are None.
     """
-    there = {name: value for name, value in point.items() if plain_text(value) != "None"} or point
-    return ", ".join(place_label(name, value) for name, value in there.items())
+    there = {name: value for name, value in point.items() if format_plain_value(value) != "None"} or point
+    return ", ".join(name_place(name, value) for name, value in there.items())
 
 
-def field_name(field: str) -> str:
+def name_field(field: str) -> str:
     """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
     return name + (f" ({unit.strip()})" if unit else "")
@@ -170,17 +170,17 @@ def field_name(field: str) -> str:
 
 def field_label(field: str) -> str:
     """Return the same with a capital, as it stands at an axis."""
-    return titled(field_name(field))
+    return titled(name_field(field))
 
 
-def metric_name(metric: str) -> str:
+def name_metric(metric: str) -> str:
     """Return the name of a number, such as "accuracy"."""
     return METRICS.get(metric, metric)
 
 
 def metric_label(metric: str) -> str:
     """Return the name of a number with its unit, such as "Accuracy (%)"."""
-    return titled(metric_name(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
+    return titled(name_metric(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
 
 
 def metric_unit(metric: str) -> str:

@@ -45,7 +45,6 @@ class Metric:
         """Return a value with its unit: "63.1 %", "25.31 dB"."""
         return f"{self.format(value)} {self.shown_unit}".rstrip()
 
-
     def key(self, derived: str) -> str:
         """Return what summaries call a number that is derived from it: "psnr_worst10", of the accuracy "worst10"."""
         return derived if self.name == "accuracy" and derived != "std" else f"{self.name}_{derived}"

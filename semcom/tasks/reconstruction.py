@@ -66,7 +66,7 @@ class Reconstruction(Task):
 
 
 def ssim(found: Tensor, images: Tensor) -> Tensor:
-    """Return the SSIM of images in [0, 1], `[k, b, c, h, w] -> [k, b]` (Wang et al., 2004: Gaussian window, sigma 1.5)."""
+    """Return the SSIM of images in [0, 1], `[k, b, c, h, w] -> [k, b]` (Wang et al., 2004: window of sigma 1.5)."""
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes a second to import
 
     pair = found.flatten(0, 1), images.flatten(0, 1)

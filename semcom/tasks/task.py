@@ -32,7 +32,7 @@ class Task(ABC):
     classifies: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
 
-    def check(self, config: Resolved) -> None:
+    def check(self, config: Resolved) -> None:  # noqa: B027 - most tasks have nothing to check
         """Check that the task can be asked of a resolved run, before any data are loaded.
 
         Raises:

@@ -21,15 +21,15 @@ import torch
 
 from semcom.bench import rounds
 from semcom.bench.engine import SMALL
-from semcom.bench.rounds import Rounds, Worker, in_turns, peak_resident
-from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
+from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.cli import main as cli
 
 LOOP = Variant("loop")
 
 
 def test_a_round_of_the_engine_moves_its_state() -> None:
-    play = Rounds(SMALL["a"].config(LOOP), synthetic(SMALL["a"]))
+    play = Rounds(SMALL["a"].config(LOOP), make_synthetic_workload(SMALL["a"]))
     before = play.state
     play()
     assert play.world.round == 1 and play.world.session.tally.visited == 2 * 11
@@ -76,7 +76,7 @@ def test_a_killed_process_is_told_and_sits_out(others: set[psutil.Process]) -> N
 
 
 def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
-    (row,) = in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
+    (row,) = measure_rounds_in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
     assert "model.encoder: 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
 
 
@@ -98,13 +98,13 @@ def test_a_process_ends_when_its_parent_is_killed() -> None:
 
 
 def test_peaks_of_a_process_and_its_children_add_up() -> None:
-    alone = peak_resident(os.getpid())
+    alone = measure_peak_of_rounds(os.getpid())
     if sys.platform != "linux":
         assert alone != alone
         return
     assert alone >= psutil.Process().memory_info().rss
     with subprocess.Popen(["sleep", "60"]) as child:
-        together = peak_resident(os.getpid())
+        together = measure_peak_of_rounds(os.getpid())
         child.kill()
     assert 0 < together - alone < 100 * 2**20
 
@@ -131,7 +131,7 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "Worker", Noted)
     monkeypatch.setattr(Noted, "notes", notes := [])
     jobs = [(SMALL["a"], Variant(name)) for name in ("a", "b")]
-    assert in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
+    assert measure_rounds_in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
     assert notes == ["a", "b", "peak", "b", "a", "peak", "a", "b", "peak", "end of b", "end of a"]
 
 

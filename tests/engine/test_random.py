@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from semcom.engine.random import build, global_draws, key_seed, keyed
+from semcom.engine.random import build_with_key, key_global_generator, key_seed, keyed
 
 KEY = st.tuples(st.integers(0, 3), st.sampled_from(["uplink", "order", ""]), st.integers(0, 30), st.integers(0, 30))
 
@@ -53,18 +53,18 @@ def test_streams_of_neighbours_are_independent() -> None:
 def test_the_global_generator_is_read_by_none_and_comes_back() -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    one = build(lambda: nn.Linear(3, 2), 0, "head")
+    one = build_with_key(lambda: nn.Linear(3, 2), 0, "head")
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(4)
-    two = build(lambda: nn.Linear(3, 2), 0, "head")
-    three = build(lambda: nn.Linear(3, 2), 0, "tail")
+    two = build_with_key(lambda: nn.Linear(3, 2), 0, "head")
+    three = build_with_key(lambda: nn.Linear(3, 2), 0, "tail")
     assert torch.equal(one.weight, two.weight) and not torch.equal(one.weight, three.weight)
 
 
 def test_it_comes_back_after_an_error_too() -> None:
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    with pytest.raises(ZeroDivisionError), global_draws("x"):
+    with pytest.raises(ZeroDivisionError), key_global_generator("x"):
         torch.rand(5)
         raise ZeroDivisionError
     assert torch.equal(torch.get_rng_state(), before)

@@ -13,7 +13,7 @@ import pytest
 from experiments.collaboration import COLLABORATION
 from experiments.hypotheses import JUDGES, judge_study
 from experiments.letter.figures import ABLATION
-from experiments.letter.lead import BASE, effects, levels
+from experiments.letter.lead import BASE, make_lead_levels, measure_lead_effects
 from experiments.letter.regime import (
     ENCODER_PLACES,
     LETTER_REGIME,
@@ -26,7 +26,7 @@ from experiments.letter.regime import (
 )
 from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
 from experiments.letter.weight import PLACES as WEIGHTS
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, by_seed, decide, level, over_places
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, decide, level, over_places, tabulate_by_seed
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -82,10 +82,12 @@ def test_numbers_by_seed() -> None:
         for q in (0.1, 0.2)
     ]
     frame = pd.DataFrame(rows)
-    assert by_seed(frame, "last", ["q"])["m"].to_dict() == pytest.approx(
+    assert tabulate_by_seed(frame, "last", ["q"])["m"].to_dict() == pytest.approx(
         {(0.1, 0): 10, (0.1, 1): 20, (0.2, 0): 20, (0.2, 1): 30}
     )
-    assert set(by_seed(frame, "clusters.x", ["q"])["n"]) == {20.0} and set(by_seed(frame, places=["q"])["n"]) == {50.0}
+    assert set(tabulate_by_seed(frame, "clusters.x", ["q"])["n"]) == {20.0} and set(
+        tabulate_by_seed(frame, places=["q"])["n"]
+    ) == {50.0}
 
 
 def test_the_ablation() -> None:
@@ -112,7 +114,7 @@ def test_the_lead() -> None:
     """FedCL leads FedProto by 1 to 3 points everywhere, FedAvg by 29 to 31; among own classes by 5 less."""
     rows = []
     for arm, accuracy in (("fedcl", 0.60), ("fedproto", 0.58), ("fedavg", 0.30)):
-        titles = [BASE, *(level.title for level in levels("small") if arm in level.arms)]
+        titles = [BASE, *(level.title for level in make_lead_levels("small") if arm in level.arms)]
         for title in titles:
             for seed in range(4):
                 more = (seed - 1.5) / 100 if arm == "fedcl" else 0.0
@@ -124,7 +126,7 @@ def test_the_lead() -> None:
                 of_run = {"variant": f"{arm} | {title}", "seed": seed, "status": "done", "accuracy": value}
                 rows.append({**of_run, **of_view})
     frame = pd.DataFrame(rows)
-    highest = effects(frame).query("rival == 'fedproto'")["lead_high"].max()
+    highest = measure_lead_effects(frame).query("rival == 'fedproto'")["lead_high"].max()
     found = said(JUDGES.get("letter-lead")(frame))
     title = "no level gives a lead of 10 points over FedProto"
     assert highest < 10 and found[title, "highest: centroids: plain mean"] == (4.0, SUPPORTED)
@@ -410,7 +412,7 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
     def table(path: object) -> pd.DataFrame:
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
 
-    monkeypatch.setattr("experiments.hypotheses.stored_table", table)
+    monkeypatch.setattr("experiments.hypotheses.read_stored_table", table)
     with pytest.raises(ConfigError, match="^hypotheses: docs/protocol.md has none about demo; it has some "):
         judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):

@@ -15,9 +15,9 @@ import torch
 from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
-from semcom.engine.train.view import confusion
+from semcom.engine.train.view import count_confusion
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
 from tests.methods.arms import ARMS, ended, fields, flat, play, rounds, storages
 from tests.worlds import ragged, random_federation, world
@@ -215,7 +215,9 @@ def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
     again = world(arm, sizes=FEW)
     template = method.setup(again)
     again.session.tally.begin(2)
-    resumed = METHODS.get(arm)(again.config.hyper).round(restore(template, state_dict(half)), again)
+    resumed = METHODS.get(arm)(again.config.hyper).round(
+        state_from_checkpoint(template, state_to_checkpoint(half)), again
+    )
     assert torch.equal(flat(straight), flat(resumed))
 
 
@@ -284,7 +286,7 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
         w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), train={"participation": 0.5})
         method = METHODS.get(arm)(w.config.hyper)
         states = rounds(w, method, n=3)
-        counts = confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
+        counts = count_confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
         shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, StoredCohort)]
         assert shelves and all(isinstance(shelf, Disk) == (store == "disk") for shelf in shelves)

@@ -1,4 +1,4 @@
-"""Images that come back: their numbers against closed forms, a step worked by hand, and the optimum of linear coding."""
+"""Images that come back: closed forms of their numbers, a step worked by hand, the optimum of linear coding."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class OnlyError(Reconstruction):
 
 
 def bound() -> float:
-    """The least mean squared error of linear coding (Lee & Petersen, 1976): SENT uses of noise, power by water-filling."""
+    """The least mean squared error of linear coding (Lee & Petersen, 1976): with power by water-filling."""
     noise = 10 ** (-SNR_DB / 10)
     best = math.inf
     for n in range(1, SENT + 1):  # numbers that are sent at all

@@ -96,7 +96,7 @@ class Signal:
     keep: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def _noting(name: str) -> Any:
+def _note_dict_method(name: str) -> Any:
     """Return a method of dict that notes that it was called."""
     plain = getattr(dict, name)
 
@@ -119,8 +119,8 @@ class Leaves(dict[str, Tensor]):
         super().__init__({name: leaf.unsqueeze(0) for name, leaf in alone.items()})
         self.asked = asked
 
-    __getitem__, __iter__, __or__, __ror__ = map(_noting, ("__getitem__", "__iter__", "__or__", "__ror__"))  # type: ignore[assignment]
-    keys, values, items, get, copy = map(_noting, ("keys", "values", "items", "get", "copy"))  # type: ignore[assignment]
+    __getitem__, __iter__, __or__, __ror__ = map(_note_dict_method, ("__getitem__", "__iter__", "__or__", "__ror__"))  # type: ignore[assignment]
+    keys, values, items, get, copy = map(_note_dict_method, ("keys", "values", "items", "get", "copy"))  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,9 @@ class StackedModel:
             drawn = self._drawn(prefix, module, batch)
             tensors |= {n: t.squeeze(0) for n, t in drawn.items()} if k == 1 else drawn
             if not self.track:
-                statistics = (f"{n}{kind}" for n in _batchnorms(module) for kind in ("running_mean", "running_var"))
+                statistics = (
+                    f"{n}{kind}" for n in _list_batchnorms(module) for kind in ("running_mean", "running_var")
+                )
                 tensors |= {n: tensors[n].clone() for n in statistics}
         return self._run(module, tensors, x, k)
 
@@ -264,7 +266,7 @@ class StackedModel:
         """Return the buffers that only training has, `[k, ...]`: masks of padding and of dropout."""
         found: dict[str, Tensor] = {}
         if batch is not None and batch.mask is not None:
-            found |= {f"{name}mask": batch.mask for name in _batchnorms(module)}
+            found |= {f"{name}mask": batch.mask for name in _list_batchnorms(module)}
         if batch is not None and self.name in batch.signals:
             keep = batch.signals[self.name].keep
             found |= {name[len(prefix) :]: t for name, t in keep.items() if name.startswith(prefix)}
@@ -273,13 +275,13 @@ class StackedModel:
     def _run(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int) -> Tensor:
         """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
         if self.autocast is None:
-            return called(module, tensors, x, k, None)
+            return call_stacked_model(module, tensors, x, k, None)
         like = next(iter(tensors.values())) if x is None else x
         with torch.autocast(like.device.type, self.autocast):
-            return called(module, tensors, x, k, self.autocast).to(like.dtype)
+            return call_stacked_model(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
-def channels_last(stack: Tensor) -> Tensor:
+def lay_channels_last(stack: Tensor) -> Tensor:
     """Return weights of convolutions on a CPU, `[k, out, in, h, w]`, in the order of channels-last images.
 
     With both in one order, a convolution on a CPU is up to twice as fast as with the weights in torch's usual order.
@@ -289,12 +291,12 @@ def channels_last(stack: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _batchnorms(module: nn.Module) -> tuple[str, ...]:
+def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
     """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
-def called(
+def call_stacked_model(
     module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int, autocast: torch.dtype | None
 ) -> Tensor:
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
@@ -303,17 +305,17 @@ def called(
     vmap is for networks that do not work on stacks by themselves.
     """
     if k == 1:
-        return _call(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
+        return _call_module(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
     if x is not None and x.is_cpu and convolves(module):
         own = [t.unbind(0) for t in tensors.values()]
         each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
-        return torch.stack([_call(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
+        return torch.stack([_call_module(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
     if works_on_stacks(module):
         with on_stacks():
-            return _call(module, tensors, x)
+            return _call_module(module, tensors, x)
     given = (dict(tensors),) if x is None else (dict(tensors), x)
     with nullcontext() if autocast is None else InVmap(autocast):
-        return vmap(partial(_call, module), randomness="error")(*given)
+        return vmap(partial(_call_module, module), randomness="error")(*given)
 
 
 @lru_cache(maxsize=256)
@@ -322,9 +324,9 @@ def convolves(module: nn.Module) -> bool:
     return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in module.modules())
 
 
-def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
+def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
     """Call the module with tensors in place of its own, as `torch.func.functional_call` does in ten times the time."""
-    holders = _holders(module)
+    holders = _find_tensor_holders(module)
     before = [(holder, key, holder[key]) for name in tensors for holder, key in holders[name]]
     try:
         for name, t in tensors.items():
@@ -337,7 +339,7 @@ def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = N
 
 
 @lru_cache(maxsize=256)
-def _holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
+def _find_tensor_holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
     """Return where a module keeps each parameter and buffer, by name; a shared one stands in several places."""
     names, places = [], []
     for path, part in module.named_modules(remove_duplicate=False):

@@ -17,7 +17,7 @@ from channels import make_link
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Outputs, infer
+from semcom.engine.train.visit import Outputs, infer_on_visit
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Features(Federation):
         return self.images[index].to(dtype)
 
 
-def encoded(session: Session, pop: Population) -> Features:
+def encode_frozen(session: Session, pop: Population) -> Features:
     """Return the features of the training images of the clients in `pop`; the other clients have none.
 
     They are encoded as for a test, and no noise is drawn. Each rank runs the encoders of its part of the clients, and
@@ -60,7 +60,7 @@ def encoded(session: Session, pop: Population) -> Features:
         real = heard.batch.weight > 0
         found[heard.at[real]] = heard.raw[real]
 
-    infer(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
+    infer_on_visit(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
     train = replace(owned, flat=torch.arange(len(found), device=draws.device))
     empty = Ragged(owned.flat[:0], np.zeros_like(offsets))
     everyone = {"images": session.team.sum(found), "labels": images.labels[owned.flat], "train": train}

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Outputs, infer
+from semcom.engine.train.visit import Outputs, infer_on_visit
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -59,7 +59,7 @@ Note = Callable[[Sequence[str], Outputs], None]
 """`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
 
 
-def confusion(
+def count_confusion(
     session: Session,
     views: Mapping[str, View],
     snr_db: float | None,
@@ -67,11 +67,11 @@ def confusion(
     stream: str = "test",
     metered: bool = True,
 ) -> dict[str, Tensor]:
-    """Count (true, predicted) classes per view and client at one SNR, int64 `[K, C, C]`; see `confusions`."""
-    return confusions(session, views, (snr_db,), table, stream, metered)[0]
+    """Count (true, predicted) classes per view and client, `[K, C, C]`, at one SNR; see `count_confusions_of_views`."""
+    return count_confusions_of_views(session, views, (snr_db,), table, stream, metered)[0]
 
 
-def confusions(
+def count_confusions_of_views(
     session: Session,
     views: Mapping[str, View],
     snrs_db: Sequence[float | None],
@@ -165,7 +165,7 @@ def show_tests(
     def shown(heard: Outputs) -> None:
         note(names[heard.name], heard)
 
-    infer(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meter=meter)
+    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meter=meter)
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
@@ -205,6 +205,6 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     table = Ragged(torch.arange(n, device=device), offsets)
     heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
-    infer(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
-    where = send(np.searchsorted(ids, [client]), device)
+    infer_on_visit(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    where = send_to_device(np.searchsorted(ids, [client]), device)
     return [replace(each, where=where) for each in heard]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semcom.studies.names import FIELDS, point_label
-from semcom.studies.overrides import number
+from semcom.studies.names import FIELDS, name_point
+from semcom.studies.overrides import format_number
 
 
 def here(text: str) -> str:
@@ -44,7 +44,7 @@ def shown(value: Any) -> str:
     """Return the value of a field as text."""
     if empty(value):
         return "none"
-    return number(value) if isinstance(value, float) else here(str(value))
+    return format_number(value) if isinstance(value, float) else here(str(value))
 
 
 def heading(field: str) -> str:
@@ -55,7 +55,7 @@ def heading(field: str) -> str:
 
 def placed(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
-    return point_label({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+    return name_point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
 def percent(value: Any) -> str:

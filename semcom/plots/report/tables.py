@@ -14,11 +14,11 @@ from semcom.files import CONFIG
 from semcom.plots.report.names import Names, empty, heading, percent, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
-from semcom.studies.analysis.efficiency import cost_of
+from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.results.failures import repeat_command
-from semcom.studies.results.run import Stored, config_path
+from semcom.studies.results.failures import format_repeat_command
+from semcom.studies.results.run import Stored, locate_run_config
 
 MOST_COMPARISONS = 400
 """Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
@@ -146,11 +146,11 @@ def _command(subject: Subject, run: Stored) -> str:
     """Build the command that repeats a run; nothing where that of the study does."""
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return ""
-    return repeat_command(config_path(subject.folder, run), f"repeated/{run.hash}")
+    return format_repeat_command(locate_run_config(subject.folder, run), f"repeated/{run.hash}")
 
 
 def _uses(run: Stored) -> float | None:
-    return cost_of(run, "uses") if run.status == "done" else None
+    return read_cost(run, "uses") if run.status == "done" else None
 
 
 def _place(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:

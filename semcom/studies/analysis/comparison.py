@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.studies.analysis.statistics import LEVEL, Interval, holm
-from semcom.studies.names import decimals, is_share, metric_name, point_label
+from semcom.studies.analysis.statistics import LEVEL, Interval, correct_by_holm
+from semcom.studies.names import choose_decimals, is_share, name_metric, name_point
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Comparison:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
             amount = self._amount(abs(self.difference))
             same = f"{amount} {more} accurate than {second}"
-            other = f"{amount} {size} in {metric_name(self.metric)} than {second}"
+            other = f"{amount} {size} in {name_metric(self.metric)} than {second}"
             claim = f"{first} is {same if self.metric == 'accuracy' else other}"
         else:
             claim = f"no difference between {first} and {second} can be told"
@@ -122,13 +122,13 @@ class Comparison:
 
     def _where(self) -> str:
         """Return the point, and the seed where one stands for many, as the beginning of a sentence."""
-        words = point_label(self.point)
+        words = name_point(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         return (f"at {words}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
         share = is_share(self.metric)
-        return f"{(100 if share else 1) * value:z.{decimals(share, (self.high - self.low) / 2)}f}"
+        return f"{(100 if share else 1) * value:z.{choose_decimals(share, (self.high - self.low) / 2)}f}"
 
     def _amount(self, value: float) -> str:
         return self._number(value) + (" percentage points" if is_share(self.metric) else "")
@@ -144,7 +144,7 @@ class Comparisons(tuple[Comparison, ...]):
     def corrected(cls, asked: Iterable[Comparison]) -> Comparisons:
         """Return comparisons with Holm's correction over all of them; those without a p-value do not count."""
         each = list(asked)
-        values = holm([one.p for one in each])
+        values = correct_by_holm([one.p for one in each])
         family = sum(not math.isnan(p) for p in values)
         return cls(replace(one, p_holm=p, family=family) for one, p in zip(each, values, strict=True))
 

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_held
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -57,7 +57,7 @@ def read_shard(text: str) -> Shard:
 
 
 @contextmanager
-def hold_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
 
     Args:
@@ -75,16 +75,16 @@ def hold_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     own = _mark(shard)
     with ExitStack() as stack:
-        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        entrance = _take_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_shards(folder))
         for mark in others:
             if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
-                raise _busy(folder, mark)
+                raise _refuse_locked_folder(folder, mark)
         if shard is not None:
-            stack.callback(_take(folder, own, MOMENT_S).release)
+            stack.callback(_take_lock(folder, own, MOMENT_S).release)
         settle(bool(others))
-        _sign(folder / (OWNER + own))
+        _sign_lock(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
@@ -96,13 +96,13 @@ def _mark(shard: Shard | None) -> str:
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
-def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
+def _take_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
         lock.acquire()
     except Timeout:
-        raise _busy(folder, mark) from None
+        raise _refuse_locked_folder(folder, mark) from None
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     return lock
@@ -111,14 +111,14 @@ def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
 def _shards(folder: Path) -> Iterator[str]:
     """Yield the marks of the shards that are running in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
-        if is_held(path):
+        if is_lock_held(path):
             yield path.name.removeprefix(LOCK)
 
 
-def workers(folder: Path) -> list[str]:
+def list_lock_holders(folder: Path) -> list[str]:
     """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
-    return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
+    return [_whose(folder, mark) + _part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
 
 
 def _whose(folder: Path, mark: str) -> str:
@@ -131,12 +131,12 @@ def _part(mark: str) -> str:
     return f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
 
 
-def _busy(folder: Path, mark: str) -> ConfigError:
+def _refuse_locked_folder(folder: Path, mark: str) -> ConfigError:
     running = f"{_whose(folder, mark)} is running in {folder}{_part(mark)}"
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign(path: Path) -> None:
+def _sign_lock(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):

@@ -20,13 +20,15 @@ TRAINING = "training"
 """Folder in that of a run where an experiment that adds to summaries leaves the training."""
 
 
-def run_folder(config: RunConfig) -> Path:
+def locate_run_folder(config: RunConfig) -> Path:
     """Name the folder of a run of a sweep: its `out`, which the plan of the sweep has set."""
     assert config.out is not None
     return Path(config.out)
 
 
-def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None) -> None:
+def train_and_add_outcome(
+    config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None
+) -> None:
     """Carry out a run of an experiment that adds to its summary: train, then leave the summary with what is added.
 
     The training lies in a folder of its own, `TRAINING`: the run has a summary only when both are done.
@@ -36,23 +38,23 @@ def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], o
         more: function from the finished training to what is added, or replaced, in its summary.
         observe: as of `semcom.run`.
     """
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
     found = more(result)
     write_config(folder, config)
     write_summary(folder, {**result.summary, **found, "hash": run_hash(config)})
 
 
-def is_finished(config: RunConfig) -> bool:
+def has_outcome(config: RunConfig) -> bool:
     """Check whether a run has left its summary; a damaged one, or another run's, is none."""
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
         return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
     except RunError:
         return False
 
 
-def left_error(config: RunConfig) -> str | None:
+def read_left_error(config: RunConfig) -> str | None:
     """Read the first line of what a failed run left; None where there is nothing."""
-    path = run_folder(config) / ERROR
+    path = locate_run_folder(config) / ERROR
     return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None

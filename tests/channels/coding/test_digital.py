@@ -15,8 +15,8 @@ from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from channels import Link, Meter, make_link
-from channels.coding.digital import settle
-from channels.coding.modem import modem
+from channels.coding.digital import settle_digital_rates
+from channels.coding.modem import make_modem
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
 from channels.split import Split
@@ -114,7 +114,7 @@ def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
     ],
 )
 def test_two_of_the_three_choose_the_third(given, settled):
-    bits, modulation, code_rate = settle(*given)
+    bits, modulation, code_rate = settle_digital_rates(*given)
     assert (bits, modulation) == settled[:2] and code_rate == pytest.approx(settled[2])
     assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
 
@@ -122,14 +122,14 @@ def test_two_of_the_three_choose_the_third(given, settled):
 def test_what_a_step_needs_is_made_with_the_draws():
     """So that no step waits for it; with those of features, and not with those of tensors that are sent uncoded."""
     link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")
-    modem.cache_clear()
+    make_modem.cache_clear()
     link.draw([3], 100_000, torch.Generator())
-    assert modem.cache_info().currsize == 0
+    assert make_modem.cache_info().currsize == 0
     (one,) = link.draw_all([0], [[3]], 46, [torch.Generator()], device=host)
     drawn = {name: t[None] for name, t in one.items()}
-    assert modem.cache_info().currsize == 1
+    assert make_modem.cache_info().currsize == 1
     link(randn(1, 3, 46, seed=1), drawn, torch.tensor([9.0]))
-    assert modem.cache_info().currsize == 1
+    assert make_modem.cache_info().currsize == 1
 
 
 # -- the link --------------------------------------------------------------------------------------------------------

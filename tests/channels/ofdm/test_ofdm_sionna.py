@@ -11,7 +11,7 @@ from torch import Tensor
 
 from channels import make_link
 from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import ThreeGPP, sionna
+from channels.ofdm.profiles import ThreeGPP, import_sionna
 
 FRAMES, WIDTH, SNR_DB = 1000, 12, 8.0
 NO = 10 ** (-SNR_DB / 10)
@@ -21,7 +21,7 @@ ELEMENTS = 12 * WIDTH
 @pytest.fixture(scope="module")
 def parts() -> SimpleNamespace:
     """More of Sionna, seeded without a trace in torch's global generator."""
-    config = sionna().config
+    config = import_sionna().config
     before = torch.get_rng_state()
     with torch.random.fork_rng():
         from sionna.phy.channel import OFDMChannel
