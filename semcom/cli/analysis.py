@@ -52,8 +52,8 @@ class CompareFlags:
     """View whose accuracies are compared, or one of a method, such as fedcosr=trained (several: separated by commas;
     None: the first one of each method, its headline)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own or worst10; without a view, also one of the run, such as
-    clusters.knn_purity or seconds.train."""
+    """Number of a view, such as accuracy (of another task, its headline), among_own or worst10; without a view, also
+    one of the run, such as clusters.knn_purity or seconds.train."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
 
@@ -84,7 +84,8 @@ def carry_out_results(words: list[str]) -> None:
     (folder,), wanted = read_analysis_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.csv is None:
-        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
+        shown = [study.find_metric(name) for name in SHOWN]
+        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'), shown)}")
         return
     for name in [wanted.what] if wanted.what else _there(study):
         frame = _table(study, cast(What, name))
@@ -160,9 +161,9 @@ def _there(study: Study) -> list[str]:
     return [name for name in get_args(What) if name != "confusion" or kept]
 
 
-def _text(frame: pd.DataFrame) -> str:
+def _text(frame: pd.DataFrame, shown: Sequence[str] = ()) -> str:
     """Return a table as text: of runs the columns that tell them apart, and how they ended."""
     if "status" in frame:
         front = list(frame.columns[: list(frame.columns).index("status")])
-        frame = frame[[*front, *(name for name in SHOWN if name in frame and frame[name].notna().any())]]
+        frame = frame[[*front, *(name for name in shown if name in frame and frame[name].notna().any())]]
     return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.4g}")

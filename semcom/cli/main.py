@@ -162,11 +162,11 @@ def train(words: list[str]) -> None:
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
     from semcom.runs.runner import carry_out_run
-    from semcom.tasks.registry import metrics_of
+    from semcom.tasks.registry import list_metrics
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
-    progress = report.RoundProgress(config.train.rounds, metrics_of(config.task)[0])
+    progress = report.RoundProgress(config.train.rounds, list_metrics(config.task)[0])
     trackers: list[Any] = [progress, *([board] if board else [])]
     with _set_up_logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semcom.cli.text import terminal
 from semcom.runs.accuracy import LAST, curve_of, list_accuracy_snrs
 from semcom.screen import is_terminal_screen, show_bars_on_screen
-from semcom.tasks.metric import ACCURACY, Metric, read_metrics
+from semcom.tasks.metric import ACCURACY, Metric, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -62,7 +62,7 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
         radio: whether the run has a channel; without one nothing is said of it.
     """
     views, snrs = _format_with_windows(summary), list_accuracy_snrs(summary["views"])
-    metrics = read_metrics(summary)
+    metrics = read_task_metrics(summary)
     body = _format_means("view", views, metrics)
     if len(snrs) > 1:
         body += _format_curves(views, snrs, metrics[0])

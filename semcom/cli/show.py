@@ -16,6 +16,7 @@ from semcom.cli.printing import format_air_lines
 from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
 from semcom.screen import is_terminal_screen
+from semcom.tasks.metric import Metric
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -168,9 +169,7 @@ def _show_runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     if len(begun) > rows:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:
-        yield _show_table(
-            ("run", "state", "round", "last %", "best %", "mean %"), [_row(course) for course in begun[:rows]]
-        )
+        yield _show_table(("run", "state", "round", *_heads(begun)), [_row(course) for course in begun[:rows]])
         yield Text(_meaning(begun), style="dim")
     if len(begun) > rows:
         yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
@@ -180,12 +179,20 @@ def _meaning(courses: Sequence[Course]) -> str:
     """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
     several = (course.run.test_snrs for course in courses if course.views and len(course.run.test_snrs) > 1)
     first = " or ".join(dict.fromkeys(f"{snrs[0]:g}" for snrs in several))
-    return f"{MEAN}\naccuracies tested at {first} dB" if first else MEAN
+    names = dict.fromkeys(course.run.metrics[0].label.replace("accuracy", "accuracies") for course in courses)
+    return f"{MEAN}\n{' or '.join(names)} tested at {first} dB" if first else MEAN
+
+
+def _heads(courses: Sequence[Course]) -> list[str]:
+    """Return the titles of a headline's last, best and mean value."""
+    units = dict.fromkeys(course.run.metrics[0].shown_unit for course in courses)
+    return [f"{name} {' or '.join(units)}".rstrip() for name in ("last", "best", "mean")]
 
 
 def _row(course: Course) -> list[str]:
     """Return the row of a run: the accuracies of its first view."""
-    shown = [_percent(course.first.get(name)) for name in ("last", "best", "accuracy")]
+    metric = course.run.metrics[0]
+    shown = [_format(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
@@ -197,18 +204,20 @@ def _show_run(found: Overview) -> RenderableType:
     (course,) = found.courses
     parts: list[RenderableType] = []
     if course.views:
-        names = ("view", "last %", "best %", "in round", "mean %", "std", "worst 10 %")
-        parts = [_show_table(names, [_view(name, view) for name, view in course.views.items()])]
+        last, best, mean = _heads([course])
+        names, metric = ("view", last, best, "in round", mean, "std", "worst 10 %"), course.run.metrics[0]
+        parts = [_show_table(names, [_view(name, view, metric) for name, view in course.views.items()])]
         parts.append(Text(_meaning([course]), style="dim"))
     if course.run.summary:
         parts.append(Text("\n".join(format_air_lines(course.run.summary, _has_radio(course)))))
     return Group(*parts)
 
 
-def _view(name: str, view: Mapping[str, Any]) -> list[str]:
+def _view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
     """Return the row of a view."""
-    after = [_percent(view.get(key)) for key in ("accuracy", "accuracy_std", "worst10")]
-    return [name, _percent(view.get("last")), _percent(view.get("best")), str(view.get("best_round", "-")), *after]
+    before = [_format(metric, view.get(metric.key(key))) for key in ("last", "best")]
+    after = [_format(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
+    return [name, *before, str(view.get("best_round", "-")), *after]
 
 
 def _has_radio(course: Course) -> bool:
@@ -244,8 +253,8 @@ def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     return table
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+def _format(metric: Metric, value: float | None) -> str:
+    return "-" if value is None else metric.format(value)
 
 
 def _number(name: str, value: float | None) -> str:

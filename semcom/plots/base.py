@@ -27,7 +27,7 @@ class Plot:
     x: str | None = None
     """Field along the abscissa."""
     y: str = "accuracy"
-    """Number that is shown."""
+    """Number that is shown (accuracy: of another task its headline)."""
     hue: str | None = None
     """Field that tells lines or marks apart."""
     facet: str | None = None

@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import describe_points, select_points_of_view, tidy_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_place, name_value
+from semcom.studies.names import metric_label, name_metric, name_place, name_value
 
 NAMED = 12
 """Clients or classes up to which each has its tick."""
@@ -29,7 +29,7 @@ def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
     """
     frame = select_points_of_view(study, study.clients, plot.view)
     if frame["seed"].nunique() > 1:
-        frame = frame.assign(client=frame.groupby("hash")["accuracy"].rank(method="first").astype(int) - 1)
+        frame = frame.assign(client=frame.groupby("hash")[study.metric.name].rank(method="first").astype(int) - 1)
     return tidy_points(study, frame, plot)
 
 
@@ -57,8 +57,8 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")
-    axes.set_ylabel(metric_label("accuracy"))
-    percent(axes.yaxis, "accuracy")
+    axes.set_ylabel(metric_label(plot.y))
+    percent(axes.yaxis, plot.y)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -80,7 +80,8 @@ def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
 def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
     text = describe_points(cells, Plot(**{**vars(plot), "x": None}), "error bars")
     mean = "" if plot.hue else " Dashed: the mean of the bars."
-    return text.replace("Test accuracy", f"Test accuracy of {whose}", 1) + mean
+    name = name_metric(plot.y)
+    return text.replace(name, f"{name} of {whose}", 1) + mean
 
 
 CLIENTS = Kind(

@@ -63,7 +63,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     hue = chosen.hue if x != chosen.hue else None
     hue = hue or (("variant" if x not in NAMED else None) if rows else kind.hue)
     plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
-    plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
+    plot = replace(plot, y="train" if plot.kind == "divisions" and plot.y == "accuracy" else part.find_metric(plot.y))
     plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
     _check_kind(plot)
     return part.along([name for name in plot.fields if name not in OF_X]), plot

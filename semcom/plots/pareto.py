@@ -26,7 +26,7 @@ def compute_pareto(study: Study, plot: Plot) -> pd.DataFrame:
     others = [name for name in study.axes if name != plot.facet and len({run.field(name) for run in study.tests}) > 1]
     if others:
         raise ConfigError(f"{others[0]}: its values would be shown as one; give one with --at, or --facet {others[0]}")
-    found = study.pareto(str(plot.x), view=plot.view).rename(columns={"accuracy": "mean", "cost": str(plot.x)})
+    found = study.pareto(str(plot.x), view=plot.view).rename(columns={study.metric.name: "mean", "cost": str(plot.x)})
     if found[plot.x].isna().any():
         lacking = found.loc[found[plot.x].isna(), "variant"].iloc[0]
         raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")

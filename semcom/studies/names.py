@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import format_plain_value
+from semcom.tasks.metric import MSE, PSNR, SSIM, Metric
 
 METHODS = {
     "local": "Local",
@@ -105,20 +106,45 @@ METRICS = {
 """Number of a view, or of a run -> its name; any other is shown by its own name."""
 PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
+DERIVED = {
+    "": "{}",
+    "std": "deviation of the {} over clients",
+    "worst10": "{} of the worst 10 % of clients",
+    "best": "{} in the best round",
+    "last": "{} in the last round",
+    "validation": "{} of validation images",
+}
+"""What is derived from a task's metric -> its name."""
+TASKS: dict[str, Metric] = {metric.name: metric for metric in (PSNR, SSIM, MSE)}
+"""The metrics of tasks other than classification, by name: those that ship, and those that stored runs have told of."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
 """Those of which more is not better."""
 DIFFERENCES = ("lead", "gain")
 """Those that are differences of shares, in percentage points."""
 
 
+def learn_metrics(metrics: Iterable[Metric]) -> None:
+    """Note the metrics of a task that a stored run has told of, for their names and units."""
+    TASKS.update({metric.name: metric for metric in metrics if metric.name not in METRICS})
+
+
+def _find_metric(number: str) -> tuple[Metric, str] | None:
+    """Return the task's metric that a number is or is derived from, and how; None for any other."""
+    name = max((name for name in TASKS if number == name or number.startswith(f"{name}_")), key=len, default=None)
+    derived = "" if name is None else number.removeprefix(name).removeprefix("_")
+    return (TASKS[name], derived) if name is not None and derived in DERIVED else None
+
+
 def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
-    return metric in METRICS and metric not in PLAIN
+    own = _find_metric(metric)
+    return own[0].share if own else metric in METRICS and metric not in PLAIN
 
 
 def is_ranked(metric: str) -> bool:
     """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
-    return metric in METRICS and metric not in UNRANKED
+    own = _find_metric(metric)
+    return own[0].higher and own[1] != "std" if own else metric in METRICS and metric not in UNRANKED
 
 
 def choose_decimals(share: bool, halves: ArrayLike) -> int:
@@ -129,7 +155,18 @@ def choose_decimals(share: bool, halves: ArrayLike) -> int:
         share: whether the numbers are fractions of 1, shown in percent.
         halves: of their intervals; NaN where there is none.
     """
-    factor, digits = (100, 1) if share else (1, 3)
+    return _choose_digits(1 if share else 3, 100 if share else 1, halves)
+
+
+def choose_metric_decimals(metric: str, halves: ArrayLike) -> int:
+    """Return `choose_decimals` of a number; a task's metric says itself how many it has at least."""
+    own = _find_metric(metric)
+    if own is None:
+        return choose_decimals(is_share(metric), halves)
+    return _choose_digits(own[0].digits, 100 if own[0].share else 1, halves)
+
+
+def _choose_digits(digits: int, factor: float, halves: ArrayLike) -> int:
     return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
 
 
@@ -175,7 +212,8 @@ def field_label(field: str) -> str:
 
 def name_metric(metric: str) -> str:
     """Return the name of a number, such as "accuracy"."""
-    return METRICS.get(metric, metric)
+    own = _find_metric(metric)
+    return DERIVED[own[1]].format(own[0].label) if own else METRICS.get(metric, metric)
 
 
 def metric_label(metric: str) -> str:
@@ -184,7 +222,10 @@ def metric_label(metric: str) -> str:
 
 
 def metric_unit(metric: str) -> str:
-    """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
+    """Return in what a number is shown: "%", "points" (percentage points), a task's unit, or nothing."""
+    own = _find_metric(metric)
+    if own:
+        return own[0].shown_unit
     return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
 
 

@@ -61,7 +61,7 @@ def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
     return [asdict(metric) for metric in metrics]
 
 
-def read_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
+def read_task_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
     """Return the metrics of a run from its summary, the headline first."""
     task = summary.get("task")
     return (ACCURACY,) if task is None else tuple(Metric(**each) for each in task["metrics"])
@@ -69,4 +69,4 @@ def read_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
 
 def read_headline(summary: Mapping[str, Any]) -> Metric:
     """Return the metric that a run reports of itself."""
-    return read_metrics(summary)[0]
+    return read_task_metrics(summary)[0]

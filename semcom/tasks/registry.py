@@ -22,6 +22,6 @@ TASKS: Registry[type[Task]] = Registry(
 """Tasks: name -> subclass of `semcom.tasks.task.Task`."""
 
 
-def metrics_of(task: str) -> tuple[Metric, ...]:
+def list_metrics(task: str) -> tuple[Metric, ...]:
     """Return the metrics of a task, the headline first. Raises ConfigError for one that is not known."""
     return (ACCURACY,) if task == "classification" else find(TASKS, task, "task").metrics

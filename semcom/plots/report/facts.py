@@ -12,6 +12,7 @@ from semcom.plots.report.names import heading, listed, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.overview import list_changed_settings
 from semcom.studies.analysis.study import Study
+from semcom.studies import names as study_names
 from semcom.studies.results.run import Stored
 
 Fact = tuple[str, str]
@@ -37,7 +38,7 @@ def facts(subject: Subject) -> list[Fact]:
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
-        ("Accuracy", _accuracy(study, subject.view)),
+        (study_names.titled(study.metric.label), _accuracy(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),

@@ -10,6 +10,7 @@ from typing import Any
 
 from semcom.studies.names import FIELDS, name_point
 from semcom.studies.overrides import format_number
+from semcom.tasks.metric import Metric
 
 
 def here(text: str) -> str:
@@ -58,9 +59,9 @@ def placed(point: Mapping[str, Any]) -> str:
     return name_point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
-def percent(value: Any) -> str:
-    """Return an accuracy in percent; nothing for none."""
-    return "" if empty(value) else f"{100 * value:.1f}"
+def format_metric(metric: Metric, value: Any) -> str:
+    """Return a value of a metric, without its unit; nothing for none."""
+    return "" if empty(value) else metric.format(value)
 
 
 def listed(values: Sequence[Any]) -> str:

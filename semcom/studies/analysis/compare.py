@@ -92,7 +92,9 @@ def _compare_at_point(
     values = np.array(
         [[read_compared_value(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)]
     )
-    by_client = _compare_clients(runs, views) if metric == "accuracy" else None
+    by_client = (
+        _compare_clients(runs, views) if all(metric == run.metrics[0].name for of in runs for run in of) else None
+    )
     interval, procedure = _compute_interval(values[0] - values[1], by_client)
     both = bootstrap_two_levels(by_client) if by_client is not None else Interval(math.nan)
     signs = np.sign(by_client) if by_client is not None else np.zeros((0, 0))

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.studies.analysis.statistics import LEVEL, Interval, correct_by_holm
-from semcom.studies.names import choose_decimals, is_share, name_metric, name_point
+from semcom.studies.names import choose_metric_decimals, is_share, metric_unit, name_metric, name_point
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ class Comparison:
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
         ties = f", and equal for {self.ties}" if self.ties else ""
-        higher = f" With {self._named()[0]} the accuracy is higher for {self.wins} of {pairs} {several}{ties}."
+        name = name_metric(self.metric)
+        higher = f" With {self._named()[0]} the {name} is higher for {self.wins} of {pairs} {several}{ties}."
         count = higher if pairs else ""
         one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
         return count + one
@@ -127,14 +128,15 @@ class Comparison:
         return (f"at {words}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        share = is_share(self.metric)
-        return f"{(100 if share else 1) * value:z.{choose_decimals(share, (self.high - self.low) / 2)}f}"
+        digits = choose_metric_decimals(self.metric, (self.high - self.low) / 2)
+        return f"{(100 if is_share(self.metric) else 1) * value:z.{digits}f}"
 
     def _amount(self, value: float) -> str:
-        return self._number(value) + (" percentage points" if is_share(self.metric) else "")
+        unit = "percentage points" if is_share(self.metric) else metric_unit(self.metric)
+        return f"{self._number(value)} {unit}".rstrip()
 
     def _value(self, value: float) -> str:
-        return self._number(value) + (" %" if is_share(self.metric) else "")
+        return f"{self._number(value)} {'%' if is_share(self.metric) else metric_unit(self.metric)}".rstrip()
 
 
 class Comparisons(tuple[Comparison, ...]):

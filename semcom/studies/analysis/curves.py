@@ -101,15 +101,15 @@ def _of_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int, 
 
 
 def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
-    """Return the first round after which the accuracy, averaged over runs, is at least `target`; NaN for none.
+    """Return the first round after which a value, averaged over runs, is at least `target`; NaN for none.
 
     Only rounds after which all the runs were evaluated count, as the mean over others would jump with their number.
 
     Args:
-        rounds: evaluated rounds of one view of runs that differ in their seeds alone.
-        target: accuracy, a fraction of 1.
+        rounds: evaluated rounds of one view of runs that differ in their seeds alone, with the value as `value`.
+        target: what it has to reach.
     """
-    over_runs = rounds.groupby("round")["accuracy"].agg(["mean", "count"])
+    over_runs = rounds.groupby("round")["value"].agg(["mean", "count"])
     common = over_runs.loc[over_runs["count"] == rounds["hash"].nunique(), "mean"]
     reached = common.index[common >= target]
     return float(reached.min()) if len(reached) else float("nan")

@@ -21,8 +21,8 @@ from semcom.studies.results.table import flatten
 
 Row = dict[str, Any]
 Runs = Sequence[Stored]
-OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain", "among_own", "validation")
-"""Numbers of a view in a line of metrics.jsonl that are one number each."""
+OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain")
+"""Numbers of a view that stand first in a table; of another task those that its headline has in their place."""
 PER_ROUND = ("floats", "bits", "uses", "energy_j")
 """Traffic of a participating client and round that adds up over clients and rounds."""
 AIRTIME = "airtime_s"
@@ -61,7 +61,7 @@ def yield_round_rows(found: Runs) -> Iterator[Row]:
         for line in run.lines():
             scalars = {name: value for name, value in line.items() if isinstance(value, int | float)}
             for view, numbers in (line.get("views") or {None: {}}).items():
-                of_view = {name: numbers[name] for name in OF_VIEW if name in numbers}
+                of_view = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
                 yield {"hash": run.hash, "round": line["round"], "view": view, **of_view, **scalars}
 
 
@@ -72,8 +72,9 @@ def yield_client_rows(found: Runs) -> Iterator[Row]:
             continue
         images = _count_client_images(run)
         for view in run.summary["views"]:  # type: ignore[index]
-            for client, accuracy in zip(*read_client_accuracies(run, view), strict=True):
-                yield {"hash": run.hash, "view": view, "client": client, "accuracy": accuracy, **images.get(client, {})}
+            for client, value in zip(*read_client_accuracies(run, view), strict=True):
+                own = {"client": client, run.metrics[0].name: value}
+                yield {"hash": run.hash, "view": view, **own, **images.get(client, {})}
 
 
 def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:
@@ -105,11 +106,10 @@ def yield_class_rows(found: Runs) -> Iterator[Row]:
     for run in found:
         lines = run.lines() if run.summary is not None else []
         for view in (run.summary or {}).get("views", {}):
-            of = [line["views"][view]["classes"] for line in lines if view in line.get("views", {})]
+            of = [line["views"][view]["classes"] for line in lines if "classes" in line.get("views", {}).get(view, {})]
             # A view of the last stage is its own evaluation, even where the rounds had one of that name.
             of = of[-1:] if view in (run.summary or {}).get("finish", {}).get("views", {}) else of[-LAST:]
-            tested = np.array(of, dtype=float).reshape(len(of), -1)
-            means = tested.mean(0).tolist() if of else []
+            means = np.array(of, dtype=float).mean(0).tolist() if of else []
             yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
 
 
@@ -158,8 +158,8 @@ def sum_traffic(run: Stored, counts: Mapping[str, float], name: str) -> float:
 
 TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
     "runs": (yield_run_rows, ("status", "error", "folder", "view", "accuracy")),
-    "results": (yield_result_rows, ("view", TEST, "headline", *OF_VIEW[:4])),
-    "rounds": (yield_round_rows, ("round", "view", "loss", *OF_VIEW[:4])),
+    "results": (yield_result_rows, ("view", TEST, "headline", *OF_VIEW)),
+    "rounds": (yield_round_rows, ("round", "view", "loss", *OF_VIEW)),
     "clients": (yield_client_rows, ("view", "client", "accuracy")),
     "classes": (yield_class_rows, ("view", "class", "accuracy")),
     "confusion": (yield_confusion_rows, ("view", "true", "predicted", "count")),

@@ -12,7 +12,7 @@ import pandas as pd
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.names import (
-    choose_decimals,
+    choose_metric_decimals,
     field_label,
     is_share,
     metric_unit,
@@ -87,7 +87,8 @@ class Sheet:
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
         share = is_share(self.metric)
-        factor, digits = 100 if share else 1, choose_decimals(share, (self.cells["high"] - self.cells["low"]) / 2)
+        halves = (self.cells["high"] - self.cells["low"]) / 2
+        factor, digits = 100 if share else 1, choose_metric_decimals(self.metric, halves)
         found: dict[tuple[Any, ...], str] = {}
         for cell in self.cells[self.cells["mean"].notna()].to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
@@ -151,4 +152,4 @@ def make_sheet(
     if not (part.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, metric)
+    return Sheet(cells, down, across, part.find_metric(metric))

@@ -28,6 +28,10 @@ from semcom.studies.names import is_ranked
 from semcom.studies.results.archive import open_archive
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
+from semcom.tasks.metric import ACCURACY, Metric
+
+NAMED_ALIKE = ("worst10", "best", "last", "validation")
+"""What is derived from the accuracy without being called so."""
 
 
 def study(folder: Path | str) -> Study:
@@ -59,7 +63,9 @@ class Study:
     """The runs of a study, as tidy tables and as answers.
 
     Every table (`runs`, `results`, `rounds`, `clients`, `classes`, `confusion`, `traffic`) begins with the columns
-    hash, method, variant, seed and the axes. Accuracies are fractions of 1. A table is made when it is first asked for.
+    hash, method, variant, seed and the axes. Accuracies are fractions of 1; of another task, the columns and numbers
+    that are called accuracy here are those of its headline (`metric`), such as psnr. A table is made when it is first
+    asked for.
 
     Where runs were tested at several SNRs, `test_snr_db` is an axis like any other. `results` has a row for each of
     its values; what is known at a run's first test SNR only (`rounds`, `clients`, `classes`, `confusion`) has that one.
@@ -84,6 +90,7 @@ class Study:
 
     def _table(self, name: str) -> pd.DataFrame:
         rows, columns = TABLES[name]
+        columns = tuple(self.find_metric(column) for column in columns)
         of_run = name in ("runs", "traffic")
         tests = self.stored if of_run else [run for run in self.tests if name == "results" or run.is_first_test]
         front = tabulate_keys(tests, [axis for axis in self.axes if axis != TEST or not of_run])
@@ -91,6 +98,24 @@ class Study:
         found = found.astype({TEST: float}) if TEST in found else found
         by = ["hash", TEST] if name == "results" and TEST in front else ["hash"]
         return front.merge(found[[*by, *(name for name in found if name not in front)]], on=by)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The metric that the runs report of themselves, such as accuracy. Raises ConfigError for runs of two tasks."""
+        told = [run for run in self.stored if run.summary] or [run for run in self.stored if run.fields]
+        found = list(dict.fromkeys(run.metrics[0] for run in told)) or [ACCURACY]
+        if len(found) > 1:
+            names = " and ".join(metric.label for metric in found)
+            raise ConfigError(
+                f"task: runs of several tasks, judged by {names}, have no number in common; give one --at"
+            )
+        return found[0]
+
+    def find_metric(self, name: str) -> str:
+        """Return the name of a number: of another task than classification, its own for accuracy, worst10 and such."""
+        if self.metric == ACCURACY or name not in ("accuracy", "accuracy_std", *NAMED_ALIKE):
+            return name
+        return self.metric.name if name == "accuracy" else self.metric.key(name.removeprefix("accuracy_"))
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()
@@ -230,6 +255,7 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
         return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
 
@@ -248,6 +274,7 @@ class Study:
             ConfigError: as `compare_all`.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
         return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
 
@@ -271,6 +298,7 @@ class Study:
             ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         columns = ["variant", *part.axes] if by is None else list(by)
         frame = part._done(metric, value=lambda run: read_compared_value(run, view, metric))
         missing = [name for name in columns if name not in frame]
@@ -286,6 +314,7 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         return ranking.rank_variants(part._cells(metric), part.axes, view, metric)
 
     def marked(
@@ -301,6 +330,7 @@ class Study:
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         means = part.mean(by, view=view, metric=metric)
         columns = ["variant", *part.axes] if by is None else list(by)
         ranked = {"variant", "method", *part.axes}
@@ -326,12 +356,15 @@ class Study:
             ConfigError: as `compare`, or no such cost.
         """
         part = self.where(at or {})
+        metric = part.metric
         frame = part._done(
-            "accuracy",
-            accuracy=lambda run: read_compared_value(run, view, "accuracy"),
+            metric.name,
+            value=lambda run: read_compared_value(run, view, metric.name),
             cost=lambda run: efficiency.read_cost(run, cost),
         )
-        return efficiency.find_efficient_variants(frame, part.axes)
+        return efficiency.find_efficient_variants(frame, part.axes, metric.higher).rename(
+            columns={"value": metric.name}
+        )
 
     def until(
         self,
@@ -345,7 +378,7 @@ class Study:
         """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
 
         Args:
-            target: accuracy, a fraction of 1.
+            target: accuracy, a fraction of 1; of another task a value of its headline.
             cost: as of `pareto`.
             at: as of `where`.
             view: as of `compare`.
@@ -354,13 +387,13 @@ class Study:
         Raises:
             ConfigError: as `pareto`, or a target that is no fraction of 1.
         """
-        if not 0 < target <= 1:
-            raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
         part = self.where(at or {})
+        if part.metric.share and not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no {part.metric.label}; give a fraction of 1, such as 0.6")
         done = {run.hash: run for run in part.stored if run.status == "done"}
         headline = {key: view or run.headline for key, run in done.items()}
         costs = {key: efficiency.read_cost(run, cost) for key, run in done.items()}
-        curve = part.smooth(window)
+        curve = part.smooth(window).rename(columns={part.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
         length = curve["hash"].map({key: efficiency.read_cost(run, "rounds") for key, run in done.items()})
         return efficiency.compute_cost_until_target(
@@ -369,7 +402,7 @@ class Study:
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
         """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
-        return curves.smooth_curves(self.rounds, window, metric)
+        return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _known(self, names: Sequence[str]) -> list[str]:
         for name in names:

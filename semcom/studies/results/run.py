@@ -16,9 +16,12 @@ from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
+from semcom.studies.names import learn_metrics
 from semcom.studies.results.lock import OWNER
 from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
+from semcom.tasks.metric import Metric, read_task_metrics
+from semcom.tasks.registry import list_metrics
 
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
@@ -79,6 +82,13 @@ class Stored:
             RunError: the file is damaged, or of another run.
         """
         return read_arrays(self.trained / ARRAYS, self.hash)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of its task, the headline's first; of one that is not done, those of a task that is known."""
+        if self.summary is not None:
+            return read_task_metrics(self.summary)
+        return list_metrics(str(self.fields.get("task", "classification")))
 
     @property
     def headline(self) -> str | None:
@@ -266,6 +276,7 @@ def _read_run_status(
     except RunError as damaged:
         return "failed", str(damaged), None
     if summary is not None:
+        learn_metrics(read_task_metrics(summary))
         return "done", None, summary
     try:
         error = (folder / ERROR).read_text(encoding="utf-8").partition("\n")[0]
