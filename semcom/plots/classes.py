@@ -68,7 +68,9 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
 
 def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the bars are, and the order of the clients."""
-    order = " Clients are sorted by their accuracy in each seed, since seeds divide the data in other ways."
+    order = (
+        f" Clients are sorted by their {name_metric(plot.y)} in each seed, since seeds divide the data in other ways."
+    )
     return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "")
 
 

@@ -35,6 +35,7 @@ KINDS: Registry[Kind] = Registry(
         "divisions": "semcom.plots.divisions:DIVISIONS",
         "embedding": "semcom.plots.embedding:EMBEDDING",
         "pareto": "semcom.plots.pareto:PARETO",
+        "images": "semcom.plots.images:IMAGES_KIND",
     },
     base="semcom.plots.base:Kind",
     made=True,

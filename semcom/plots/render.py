@@ -102,7 +102,9 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS.get(str(request.kind))
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
     text = (chosen.caption or kind.caption)(numbers, request)
-    if TEST in part.axes and TEST not in request.fields:  # means are of one test SNR, and all else is of the first one
+    if (
+        TEST in part.axes and TEST not in request.fields and not kind.all_tests
+    ):  # means are of one test SNR, and all else is of the first one
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
         text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."

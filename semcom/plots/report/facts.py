@@ -10,9 +10,9 @@ from typing import Any
 from semcom.files import SUMMARY
 from semcom.plots.report.names import heading, listed, shown
 from semcom.plots.report.subject import Subject
+from semcom.studies import names as study_names
 from semcom.studies.analysis.overview import list_changed_settings
 from semcom.studies.analysis.study import Study
-from semcom.studies import names as study_names
 from semcom.studies.results.run import Stored
 
 Fact = tuple[str, str]
