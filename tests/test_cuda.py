@@ -117,8 +117,8 @@ def test_every_method(arm: str) -> None:
     agrees(arm)
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_method_with_one_client_after_the_other(arm: str) -> None:
+@pytest.mark.parametrize("arm", ["fedcl", "fedproto", "perfedavg", "repper"])
+def test_a_method_with_one_client_after_the_other(arm: str) -> None:
     agrees(arm, chunk=1, clients=2, train={"rounds": 1})
 
 
@@ -210,7 +210,7 @@ def test_every_precision(precision: Any, error: float, encoder: str) -> None:
 
 
 @virtual
-@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 4])
 def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For whether all numbers are finite: what its chunks need is sent to them without a wait."""
     fit, waits = World.fit, []
@@ -227,8 +227,10 @@ def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert waits == [1] * 4, "two of FedCL in each of two rounds"
 
 
-@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda", "cpu")])
-@pytest.mark.parametrize(("method", "store"), [("fedcl", "host"), ("ditto", "disk"), ("fedproto", "device")])
+@pytest.mark.parametrize(
+    ("method", "store", "devices"),
+    [("fedcl", "host", ("cpu", "cuda")), ("ditto", "disk", ("cuda", "cpu")), ("fedproto", "device", ("cuda", "cpu"))],
+)
 def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[str, str], tmp_path: Path) -> None:
     setting: dict[str, Any] = {"store": store, "train": {"rounds": 3, "participation": 0.75}}
     whole = outcome(run(request(method, out=str(tmp_path / "whole"), **setting)))
