@@ -46,8 +46,7 @@ def test_standard_errors_are_those_of_the_measured_quantities(monkeypatch):
     """Over seeds, deviations have mean 0 and variance 1, so a five is a five."""
     for module in ("noise", "fading", "errors"):
         monkeypatch.setattr(f"channels.check.{module}.UNITS", 5000)
-    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 2000, "tdl": 200, "cdl": 100})
-    names, seeds = ("noise", "fading", "received-snr", "equalisers", "ofdm-estimates"), 40
+    names, seeds = ("noise", "fading", "received-snr", "equalisers"), 40
     runs = [[f for name in names for f in CHECKS[name](replace(LAB, seed=seed))] for seed in range(seeds)]
     quantities = [f.quantity for f in runs[0] if f.units]
     deviations = torch.tensor([[f.deviation for f in run if f.units] for run in runs])
