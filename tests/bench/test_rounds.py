@@ -138,15 +138,6 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
 # The commands --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def passive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads that wait would take the cores from other tests by spinning."""
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    threads = torch.get_num_threads()
-    yield
-    assert torch.get_num_threads() == threads
-
-
 class Here:
     """Stands for the process of a worker: this one, in which the workers take turns."""
 
@@ -166,7 +157,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No process is started, which takes seconds for each row; what processes do is tested above and below."""
+    """No process is started, which takes seconds for each row; what processes do is tested above."""
     monkeypatch.setattr(rounds, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(rounds, "_end_with_the_parent", lambda: None)
     monkeypatch.setattr(rounds, "_next_round", None, raising=False)
@@ -193,7 +184,7 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"written to {file}" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("passive")
+@pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
     assert cli.main(f"bench scale --quick --methods fedproto --rounds 2 --json {file}".split()) == 0
