@@ -55,9 +55,10 @@ def part(name: str, variants: list[str]) -> list[str]:
     """Return what is trained of an experiment: of many arms, which other tests train, the first, some and the last."""
     if name in ("arms-small", "finish-search"):
         return variants[:1]
-    if name == "letter-lead":  # one arm, and one arm under each level
-        levels = {title.partition(" | ")[2]: title for title in reversed(variants)}
-        return [title for title in variants if title.endswith(" | base") or title in levels.values()]
+    base = variants[0].partition(" | ")[2]
+    if base:  # all arms in the first setting; of the lead, one arm in each other
+        others = {title.partition(" | ")[2]: title for title in reversed(variants)} if name == "letter-lead" else {}
+        return [title for title in variants if title.endswith(f" | {base}") or title in others.values()]
     return variants if len(variants) <= 5 else [*variants[: -1 : len(variants) // 3], variants[-1]]
 
 
