@@ -322,7 +322,7 @@ def die(folder: str, where: str) -> None:
     from semcom.runs import new_clients
 
     owner: Any = {"finish": Tuned, "evaluate_new_clients": new_clients}[where]
-    name = {"finish": "finish", "evaluate_new_clients": "average_model"}[where]
+    name = {"finish": "finish", "evaluate_new_clients": "average_model_for_new_clients"}[where]
     usual = getattr(owner, name)
 
     def killed(*arguments: Any) -> None:
