@@ -55,12 +55,12 @@ def part(name: str, variants: list[str]) -> list[str]:
     """Return what is trained of an experiment: of many arms, which other tests train, the first, some and the last."""
     if name in ("arms-small", "finish-search"):
         return variants[:1]
-    base = variants[0].partition(" | ")[2]
-    if base and name != "letter-encoder":  # all arms in the first setting; of the lead, one arm in each other
-        others = {title.partition(" | ")[2]: title for title in reversed(variants)} if name == "letter-lead" else {}
-        return [title for title in variants if title.endswith(f" | {base}") or title in others.values()]
     if len(variants) <= 5 or name == "letter-encoder":  # whose figure compares all of its arms
         return variants
+    base = variants[0].partition(" | ")[2]
+    if base:  # all arms in the first setting; of the lead, one arm in each other
+        others = {title.partition(" | ")[2]: title for title in reversed(variants)} if name == "letter-lead" else {}
+        return [title for title in variants if title.endswith(f" | {base}") or title in others.values()]
     return [*variants[: -1 : len(variants) // 3], variants[-1]]
 
 
