@@ -45,7 +45,7 @@ TESTED = {
 """Sections with a test below, of the pages of which every example is run."""
 SMALLER = {
     "--clients 5 --train.rounds 10": "--clients 5 --train.rounds 2",
-    "--seeds 0..2": "--seeds 0..1 --set train.rounds=2 --set clients=3",
+    "--seeds 0..2": "--seeds 0..1 --set train.rounds=1 --set clients=2",
 }
 """What the tests put in the place of the page's sizes, to save time."""
 
@@ -161,11 +161,6 @@ def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
     assert all(words in read_page(README) for words in SMALLER)
 
 
-def test_the_readme_is_short() -> None:
-    assert len(read_page(README).split()) < 1500
-    assert len(re.sub(r"```.*?```", "", read_page(README), flags=re.DOTALL).split()) < 1100
-
-
 def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
     (entry,) = (block.text for block in sections(README)["Citing"] if block.language == "bibtex")
     fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,?$", entry, re.MULTILINE))
@@ -223,7 +218,7 @@ def test_a_study_in_four_commands(tmp_path: Path) -> None:
 def test_running(tmp_path: Path) -> None:
     follow(RUNNING, "From the shell", tmp_path)
     summary = finished(tmp_path / "runs" / "fedproto", "fedproto", clients=3, rounds=3)
-    (predicted,) = follow(RUNNING, "From Python", tmp_path, shell)
+    (predicted,) = follow(RUNNING, "From Python", tmp_path)
     accuracy, client = (float(line.split()[-1]) for line in predicted.splitlines())
     assert accuracy == summary["accuracy"] > 0.1 and 0.1 < client <= 1, "the shell and Python are the same run"
     (printed,) = follow(RUNNING, "What you can choose", tmp_path)

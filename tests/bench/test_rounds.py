@@ -138,38 +138,6 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
 # The commands --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("engine --cases a,d", "cases: 'd' is not one of a, b, c"),
-        ("engine --variants plain,warp", "variants: 'warp' is not one of plain, bare, loop, chunk"),
-        ("engine --repeats 0", "repeats: 0 is not a whole number of at least 1"),
-        ("engine --growth 5 x", "growth: 'x' is not a whole number"),
-        ("engine --growth 0 5", "growth: 0 is not a whole number of at least 1"),
-        ("engine --json .", "json: '.' is a folder; give a file"),
-        ("engine --warp", "--warp: no such flag"),
-        ("scale --methods local", "methods: 'local' is not one of fedavg, fedproto, fedcl"),
-        ("scale --clients 99", "clients: 99 is less than the 100 that it is measured against"),
-        ("scale --rounds 0", "rounds: 0 is not a whole number of at least 1"),
-        ("arms", "bench: 'arms' is unknown: known are engine, scale"),
-        ("egnine", "bench: 'egnine' is unknown: did you mean 'engine'?"),
-        ("", "bench: none is given; known are engine, scale"),
-    ],
-)
-def test_wrong_requests(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", *words.split()]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.fixture
-def passive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads that wait would take the cores from other tests by spinning."""
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    threads = torch.get_num_threads()
-    yield
-    assert torch.get_num_threads() == threads
-
-
 class Here:
     """Stands for the process of a worker: this one, in which the workers take turns."""
 
@@ -189,7 +157,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No process is started, which takes seconds for each row; what processes do is tested above and below."""
+    """No process is started, which takes seconds for each row; what processes do is tested above."""
     monkeypatch.setattr(rounds, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(rounds, "_end_with_the_parent", lambda: None)
     monkeypatch.setattr(rounds, "_next_round", None, raising=False)
@@ -216,7 +184,7 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"written to {file}" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("passive")
+@pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
     assert cli.main(f"bench scale --quick --methods fedproto --rounds 2 --json {file}".split()) == 0

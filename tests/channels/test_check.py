@@ -20,7 +20,10 @@ LAB = Lab(torch.device("cpu"))
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_every_quantity_agrees_with_its_closed_form(name):
+def test_every_quantity_agrees_with_its_closed_form(name, monkeypatch):
+    """With a quarter of the command's draws."""
+    for module in ("noise", "fading", "errors"):
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 50_000)
     before = torch.get_rng_state()
     found = list(CHECKS[name](LAB))
     assert found and len({f.quantity for f in found}) == len(found)
@@ -42,8 +45,8 @@ def test_the_seed_alone_decides_what_is_measured(name, monkeypatch):
 def test_standard_errors_are_those_of_the_measured_quantities(monkeypatch):
     """Over seeds, deviations have mean 0 and variance 1, so a five is a five."""
     for module in ("noise", "fading", "errors"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 20_000)
-    names, seeds = ("noise", "fading", "received-snr", "equalisers", "ofdm-estimates"), 40
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 5000)
+    names, seeds = ("noise", "fading", "received-snr", "equalisers"), 40
     runs = [[f for name in names for f in CHECKS[name](replace(LAB, seed=seed))] for seed in range(seeds)]
     quantities = [f.quantity for f in runs[0] if f.units]
     deviations = torch.tensor([[f.deviation for f in run if f.units] for run in runs])

@@ -75,7 +75,7 @@ def test_the_flags_of_the_issue_reach_the_configuration() -> None:
     assert config == expected
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.floats(allow_nan=False))
 def test_any_number_of_db_is_read_back(value: float) -> None:
     assert read("fedavg", "--channel.snr-db", repr(value)).channel.snr_db == value
@@ -139,14 +139,9 @@ def test_help_shows_every_field_and_fits_the_terminal(
     assert "--hyper " not in text and "--contents" not in text and "{None}" not in text
 
 
-def test_without_a_method_there_are_no_hyperparameters() -> None:
-    assert "--train.lr" in (text := run_help("train")) and "hyper.lam" not in text
-
-
-def run_help(*words: str) -> str:
-    """The help in one process of its own, where nothing is loaded yet."""
-    command = [sys.executable, "-m", "semcom", *words, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_without_a_method_there_are_no_hyperparameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--help"]) == 0
+    assert "--train.lr" in (text := capsys.readouterr().out) and "hyper.lam" not in text
 
 
 # Exit status and output ----------------------------------------------------------------------------------------------

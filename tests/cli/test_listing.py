@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,27 +220,6 @@ def test_last_stages_are_listed_with_the_heads(
     assert all(line[1].endswith("for --finish alone.") for line in lines[-2:])
     assert cli.main(["list", "heads", "lr"]) == 0
     assert capsys.readouterr().out == "lr  Multinomial logistic regression; for --finish alone.\n"
-
-
-@pytest.mark.parametrize("what", ["encoders", "heads", "datasets"])
-def test_titles_can_be_read_without_the_source(what: str) -> None:
-    """They name papers, fit a line, and begin no paragraph with a type."""
-    registry = listing.registry_of(what)
-    shipped = list(filter(registry.ships, registry.names()))
-    for name in shipped:
-        title = listing._list_title(registry, name)
-        assert title and "the paper's" not in title and "`[" not in title and title.endswith(".")
-        assert len(title) <= 120 - 2 - max(map(len, shipped))
-
-
-@pytest.mark.parametrize("name", ["mnist", "cifar100", "emnist"])
-def test_a_dataset_says_what_it_is_and_where_it_is_looked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    title, places, options = (" ".join(part.split()) for part in listing.list_details("datasets", name).split("\n\n"))
-    classes = {"mnist": 10, "cifar100": 100, "emnist": 47}[name]
-    assert f" {classes} classes" in title and " training and " in title and re.search(r" \dx\d\dx\d\d\.$", title)
-    assert f": {name}.npz (x_train, y_train, x_test, y_test), or the files that torchvision downloads" in places
-    assert places.startswith("Looked for in --data.root") and options == "no options"
 
 
 def test_a_dataset_in_the_user_s_own_file(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -24,11 +21,8 @@ def test_a_seed_belongs_to_its_key(one: tuple[object, ...], other: tuple[object,
 
 
 def test_seeds_are_the_same_everywhere() -> None:
-    """Known values, and another process with another hash seed."""
+    """Every process has another hash seed, this one too."""
     assert key_seed(0, "uplink", 1, 2) == 7187617214879276818
-    program = "from semcom.engine.random import key_seed; print(key_seed(0, 'uplink', 1, 2), key_seed())"
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == [str(key_seed(0, "uplink", 1, 2)), str(key_seed())]
 
 
 def test_keys_do_not_run_together() -> None:

@@ -182,12 +182,11 @@ def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
     assert torch.equal(flat(state), before)
 
 
-@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 @pytest.mark.parametrize("arm", ARMS)
-def test_chunks_agree(arm: str, kind: str) -> None:
+def test_chunks_agree(arm: str) -> None:
     """BatchNorm, unequal clients, last batches of one, noise both ways; 1e-8 for the SCG, whose Adam divides rounding
     by gradients near zero."""
-    one, two, three = (flat(play(arm, chunk=k, channel={"kind": kind}, sizes=FEW)) for k in (1, 2, 3))
+    one, two, three = (flat(play(arm, chunk=k, channel={"kind": "rayleigh"}, sizes=FEW)) for k in (1, 2, 3))
     atol = 1e-8 if arm == "fedcl" else 1e-10
     torch.testing.assert_close(one, two, rtol=0, atol=atol)
     torch.testing.assert_close(one, three, rtol=0, atol=atol)

@@ -36,10 +36,9 @@ def interrupt(row: dict[str, Any]) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("store", ["host", "disk"])
-def test_a_run_on_two_processes_is_that_on_one(store: str, tmp_path: Path) -> None:
+def test_a_run_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
     alone = run(request(None, 1))
-    config = request(tmp_path, 2, store=store)
+    config = request(tmp_path, 2, store="disk")
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=interrupt)
     assert (tmp_path / CHECKPOINT).exists()

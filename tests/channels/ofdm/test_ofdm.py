@@ -193,7 +193,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
     return (estimate.gain - drawn["fading"]).abs().square()
 
 
-@pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0, 30.0])
+@pytest.mark.parametrize("snr_db", [0.0, 20.0])
 def test_the_error_at_the_pilots_falls_as_one_over_the_snr(snr_db, within):
     """With one pilot symbol every estimate is that of the pilot, and nothing moves: the error is no."""
     link = ofdm(csi="ls", pilots=5, subcarriers=1, **STILL)
@@ -231,7 +231,7 @@ def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
     return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
 
 
-@pytest.mark.parametrize("snr_db", [-10.0, 0.0, 10.0, 30.0])
+@pytest.mark.parametrize("snr_db", [-10.0, 10.0])
 def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
     """One pilot, nothing moves: g = h + sqrt(no) e has E[h g*] = 1 and E|g|^2 = 1 + no. At -10 dB 0.992, not 1.12."""
     no = 10 ** (-snr_db / 10)
@@ -239,7 +239,7 @@ def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
     within(squared(link, snr_db, 20_000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
 
 
-@pytest.mark.parametrize("snr_db", [-10.0, 10.0, 40.0])
+@pytest.mark.parametrize("snr_db", [-10.0, 40.0])
 def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
     """Of 60 m/s, by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' and their noise.
 
@@ -331,8 +331,7 @@ def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
         ofdm(delay_spread_ns=450.0), ofdm(profile="rayleigh", cyclic_prefix=0.0)
 
 
-@pytest.mark.parametrize("profile", ["rayleigh", "tdl-a", "tdl-d", "cdl-a", "cdl-d"])
-@pytest.mark.parametrize("shares", [None, (0.2, 0.2, 0.6)])
+@pytest.mark.parametrize(("profile", "shares"), [("rayleigh", None), ("tdl-d", (0.2, 0.2, 0.6)), ("cdl-a", None)])
 def test_several_clients_are_drawn_at_once_as_each_alone(profile: str, shares: tuple[float, ...] | None) -> None:
     """Clients with other numbers of mini-batches, frames of other sizes among them, and one without samples."""
     link = make_link("ofdm", profile=profile, csi="ls", shares=shares, subcarriers=12).in_band(3, 3, 9, 8)

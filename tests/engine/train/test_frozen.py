@@ -35,8 +35,7 @@ def shared(w: World) -> Population:
     return moved(w.population(shared=("encoder.",)), "encoder.1.running_mean")
 
 
-@pytest.mark.parametrize("batch", [125, 3])
-@pytest.mark.parametrize("chunk", [1, 3, 4])
+@pytest.mark.parametrize(("chunk", "batch"), [(1, 125), (3, 3)])
 @pytest.mark.parametrize("ids", [[0, 1, 2, 3], [1, 3]])
 @pytest.mark.parametrize("kind", ["own", "shared", "mixed"])
 def test_features_are_those_of_each_image_alone(

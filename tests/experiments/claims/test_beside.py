@@ -72,23 +72,6 @@ def test_the_command_prints_and_writes_it(tmp_path: Path, capsys: pytest.Capture
     assert len(pd.read_csv(tmp_path / "both.csv")) == 4
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["fedcosr-tabel2"], "table: 'fedcosr-tabel2' is unknown: did you mean 'fedcosr-table2'?"),
-        (["fedcosr-fig6"], "table: 'fedcosr-fig6' is unknown"),
-        (["repper-table2"], "table: nothing of repper-table2 has been run; semcom sweep repper-table2 --scale"),
-        (["fedcosr-table2", "--paper", "fedcosr"], "table: it comes without the scorecard"),
-        (["fedcosr-table2", "--html", "card.html"], "table: it comes without the scorecard"),
-    ],
-)
-def test_requests_that_cannot_be_answered_say_so(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["claims", "--table", *words, "--results", str(tmp_path)]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_column_is_one_point_of_ours(tmp_path: Path) -> None:
     """A study that was extended by a field has two accuracies for each of the paper's."""
     for rate in (1e-3, 1e-2):
