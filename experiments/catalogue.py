@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "arms-small": "experiments.arms_small:ARMS_SMALL",
     "collaboration": "experiments.collaboration:COLLABORATION",
     "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
+    "deepjscc-federated": "experiments.deepjscc:DEEPJSCC_FEDERATED",
     "demo": "experiments.demo:DEMO",
     "fedcosr-fig4": "experiments.fedcosr.items:FIG4",
     "fedcosr-fig5": "experiments.fedcosr.items:FIG5",

@@ -18,7 +18,7 @@ from semcom.studies.results.run import Stored
 ROWS = 4
 """Images of a panel, one of each of as many clients as there are."""
 PICTURES = "pictures"
-"""Where the pixels are beside the numbers: (panel, image, test SNR or `ORIGINAL`) -> uint8 `[channels, height, width]`."""
+"""Where the pixels are beside the numbers: (panel, image, SNR or `ORIGINAL`) -> uint8 `[channels, height, width]`."""
 ORIGINAL = "original"
 
 
