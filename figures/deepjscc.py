@@ -38,7 +38,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
     return (
         f"{describe_points(cells, plot)} Trained over AWGN at 10 dB. Digital chains: the best quality that the "
-        "uses carry with 5G's LDPC codes and QAM, headers known to the receiver unless it is said; a lost image counts as grey."
+        "uses carry with 5G's LDPC codes and QAM, headers known to the receiver unless said; a lost image is grey."
     )
 
 

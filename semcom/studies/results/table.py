@@ -104,6 +104,8 @@ def list_configuration_columns(frame: pd.DataFrame) -> list[str]:
 
     def counts(column: str) -> bool:
         section, _, rest = column.partition(".")
+        if column == "task" and pd.api.types.is_numeric_dtype(frame[column]):
+            return False  # that part of the loss, which methods log
         inside = section == "hyper" or rest in own.get(section, ()) or "options" in own.get(section, ())
         return (inside if rest else section in known) and column not in NOT_IDENTITY
 
