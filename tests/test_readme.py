@@ -32,14 +32,16 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
+from semcom.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[1]
-README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
+README, EXTENDING, RUNNING, TASKS_PAGE = "README.md", "docs/extending.md", "docs/running.md", "docs/tasks.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
 TESTED = {
     README: ("First run", "A study", "Your own method"),
     RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
+    TASKS_PAGE: ("Images that come back", "Beside the digital chain", "Your own task"),
     EXTENDING: ("A method", "A channel", "An encoder", "A dataset", "A partition", "An experiment and its figure"),
 }
 """Sections with a test below, of the pages of which every example is run."""
@@ -123,7 +125,7 @@ def smaller(text: str) -> str:
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples register is forgotten after each test."""
-    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, EXPERIMENTS, FIGURES):
+    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, EXPERIMENTS, FIGURES, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -281,6 +283,23 @@ def test_encoder(tmp_path: Path) -> None:
     summary = finished(tmp_path / "runs" / "mixed", "fedcl", clients=2, rounds=2)
     assert read(tmp_path / "runs" / "mixed", "config.json")["model"]["encoder"] == "small-cnn,dcgan"
     assert len(summary["views"]["personal"]["clients"]) == 2
+
+
+def test_images_that_come_back(tmp_path: Path) -> None:
+    (trained, _) = follow(TASKS_PAGE, "Images that come back", tmp_path)[0].partition("figure:")[::2]
+    summary = read(tmp_path / "runs" / "images", "summary.json")
+    assert f"fedper: {summary['psnr']:.2f} dB at 10 dB after 2 rounds" in trained
+    assert "bandwidth ratio k/n: 0.0625" in trained
+    assert (tmp_path / "runs" / "images" / "images.png").stat().st_size > 1000
+    (table,) = follow(TASKS_PAGE, "Beside the digital chain", tmp_path)
+    assert "PSNR in dB" in table
+
+
+def test_own_task(tmp_path: Path) -> None:
+    """The error of numbers from 0 to 9 is smaller than that of an answer of 0, which is 4.5 on average."""
+    (printed,) = follow(TASKS_PAGE, "Your own task", tmp_path)
+    error = float(re.search(r"^fedavg: ([\d.]+) after 2 rounds$", printed, re.MULTILINE)[1])  # type: ignore[index]
+    assert 0 < error < 9
 
 
 def test_dataset(tmp_path: Path) -> None:
