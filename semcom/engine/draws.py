@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
 from channels.cell import Cell, place_clients_in_cell
+from channels.users import Fades
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
@@ -57,6 +58,7 @@ class Draws:
         self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.round = 0
+        self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
         channel = config.channel
         down, test = channel.downlink_snr_db, channel.test_snr_db
         self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
@@ -174,16 +176,51 @@ class Draws:
         """
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
-        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device)
+        more = self._fades(link, clients, kind, stream)
+        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
-        return self.link.of(client).draw([1], numbers, self.key_on_air(kind, name, client), self.dtype)
+        generator, more = self.key_on_air(kind, name, client), self._fades(self.link, [client], kind, "air", name)
+        return self.link.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
 
     def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
         """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
         return keyed(self.config.seed, "air", kind, self.round, client, name)
+
+    def _fades(self, link: Link, clients: Sequence[int], kind: str, *stream: str) -> dict[str, Any]:
+        """Return where fading comes from in a link that couples clients or rounds, as its `draw_all` takes it.
+
+        One that goes on has a client's fading in all that goes its way, up or down.
+        """
+        if link.users == 1 and not link.lasting:
+            return {}
+        key = ("fade", kind.removesuffix("link")) if link.lasting else (*stream, kind, "fade", self.round)
+        groups = [self.beside(k, link.users) for k in clients]
+        keys = [[keyed(self.config.seed, *key, j) for j in group] for group in groups]
+        return {"fades": [Fades(of, self.round) for of in keys]}
+
+    def beside(self, client: int, users: int) -> list[int]:
+        """Return the users of a client's resource in this round, itself first.
+
+        Those who take part are grouped by chance, and so are the others, for their tests; whom a group lacks, and who
+        does not belong to the run, is -1, -2 ...
+        """
+        if users == 1:
+            return [client]
+        if self._groups[:2] != (self.round, users):
+            here = self.sample()
+            rest = np.setdiff1d(np.arange(self.config.clients), here)
+            rows = []
+            for some in (here, rest):
+                order = torch.randperm(len(some), generator=keyed(self.config.seed, "groups", self.round, len(some)))
+                strangers = -1 - np.arange(-len(some) % users)
+                rows.append(np.concatenate([some[order.numpy()], strangers]).reshape(-1, users))
+            table = np.concatenate(rows)
+            self._groups = self.round, users, {int(k): row for row in table.tolist() for k in row}
+        group = self._groups[2][client]
+        return [client, *(k for k in group if k != client)]
 
     def signals(
         self,
@@ -249,7 +286,7 @@ def draw_cell_snrs(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray
     """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
     own, whole = config.network, config.air.bandwidth_hz
     assert whole is not None, "semcom.resolve fills it"
-    part = whole * (1 / config.participants if link.shares is None else np.array(link.shares))
+    part = whole * (link.users / config.participants if link.shares is None else np.array(link.shares))
     up = cell.snr_db(own.power_dbm, part, own.noise_figure_db)
     return up, cell.snr_db(own.base_power_dbm, whole, own.noise_figure_db)
 

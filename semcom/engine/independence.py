@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from channels import LINKS, Link
+from channels.users import Fades
 from semcom.config import ConfigError, Resolved
 from semcom.engine.random import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
@@ -62,9 +63,13 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
     x = torch.linspace(-1, 2, 2 * sum(sizes) * d).to(device, dtype).view(2, sum(sizes), d)
     snr_db = torch.full((2,), 10.0, dtype=dtype, device=device)
 
+    def fades(client: int) -> Fades:
+        return Fades([keyed("fade", client, j) for j in range(link.users)], 1)
+
     def compute(clients: list[int]) -> Tensors:
         ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]
-        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device)
+        more = {} if link.users == 1 and not link.lasting else {"fades": [fades(k) for k in clients]}
+        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device, **more)
         up = {name: torch.stack([each[name] for each in drawn]).to(device) for name in drawn[0]}
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 
