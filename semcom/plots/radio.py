@@ -275,7 +275,7 @@ CONSTELLATION = Kind(
     finish=key,
 )
 RESPONSE = Kind(
-    title="|H(f)|^2 of a frame over a client's subcarriers, a line for each --hue (runs over ofdm or cir)",
+    title="power gain of a frame over a client's subcarriers, a line for each --hue (runs over ofdm or cir)",
     numbers=responses,
     draw=draw_lines,
     caption=caption_of_responses,
