@@ -220,6 +220,12 @@ class Rayleigh(Link):
         """Return h of each antenna after some turns, complex128 `[antennas, 1, 1]`; see `channels.users.waves`."""
         return waves(turns, antennas, PATHS, generator)
 
+    def strength(self, generator: torch.Generator, round_: int) -> float:
+        """Return the sum of |h|^2 over the antennas in a round."""
+        assert self.options.round_doppler is not None
+        h = self.moving(round_ * self.options.round_doppler, self.options.antennas, generator)
+        return float(h.abs().square().sum())
+
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
         return drawn["fading"] if "fading" in drawn else self.gain_at(drawn, torch.ones_like(drawn["others"][..., 0]))

@@ -188,6 +188,10 @@ class Link:
         """Return h as `gain` does, where it depends on the noise variance `no`, broadcastable to the symbols, too."""
         return self.gain(drawn)
 
+    def strength(self, generator: torch.Generator, round_: int) -> float:
+        """Return |h|^2 of a client in a round, where it lasts (`lasting`), by the generator of its fading."""
+        raise NotImplementedError
+
     def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
         """Return the variance of what other users' symbols add to the noise; None: nothing. Real, per symbol."""
         return None

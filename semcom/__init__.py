@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
+    from semcom.engine.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
@@ -83,6 +84,7 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
+    "SCHEDULERS": "semcom.engine.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
     "TensorBoard": "semcom.runs.tracking",
@@ -129,6 +131,7 @@ __all__ = [
     "Result",
     "RunConfig",
     "RunError",
+    "SCHEDULERS",
     "Split",
     "Study",
     "TensorBoard",

@@ -139,8 +139,9 @@ class NetworkConfig(Section):
     """Transmit power of the base station, over the whole band."""
     noise_figure_db: float = 7.0
     """Noise figure of the receivers."""
-    scheduling: Literal["random", "round-robin", "best-snr"] = "random"
-    """Choice of a round's clients: at random, in turns, or those with the highest uplink SNR in that round."""
+    scheduling: str = "random"
+    """Choice of a round's clients (see: semcom list schedulers): at random, in turns (`round-robin`), those with the
+    highest uplink SNR in that round (`best-snr`), or with the highest rate over what they got (`proportional-fair`)."""
 
 
 @dataclass(frozen=True)

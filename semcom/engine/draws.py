@@ -22,12 +22,14 @@ from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
 from semcom.engine.random import keyed
+from semcom.engine.schedulers import SCHEDULERS, Turn
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
+from semcom.registry import find
 
 
 class Draws:
@@ -58,6 +60,7 @@ class Draws:
         self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.round = 0
+        self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
         channel = config.channel
         down, test = channel.downlink_snr_db, channel.test_snr_db
@@ -84,13 +87,21 @@ class Draws:
         n, clients = self.config.participants, self.config.clients
         if n == clients:
             return np.arange(n)
-        if self.config.network.scheduling == "round-robin":
-            return np.sort(((self.round - 1) * n + np.arange(n)) % clients)
-        if self.config.network.scheduling == "best-snr":
-            chance = torch.randperm(clients, generator=keyed(self.config.seed, "participation", self.round)).numpy()
-            best = np.lexsort((chance, -self.snr_db("up", np.arange(clients)).numpy()))
-            return np.sort(best[:n])
-        return self._some(n, "participation", self.round)
+        turn = Turn(self.round, clients, n, self._seen_db, self._by_chance, self._turns)
+        return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
+
+    def _by_chance(self, round_: int) -> np.ndarray:
+        generator = keyed(self.config.seed, "participation", round_)
+        return torch.randperm(self.config.clients, generator=generator).numpy()
+
+    def _seen_db(self, round_: int) -> np.ndarray:
+        """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""
+        everyone = np.arange(self.config.clients)
+        snr_db = self.snr_db("up", everyone, round_).numpy()
+        if not self.link.lasting:
+            return snr_db
+        keys = [keyed(self.config.seed, "fade", "up", k) for k in everyone.tolist()]
+        return snr_db + 10 * np.log10([max(self.link.strength(key, round_), 1e-30) for key in keys])
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending: all, or one draw, the same in every round."""
@@ -146,8 +157,11 @@ class Draws:
 
     # -- the channel ---------------------------------------------------------------------------------------------
 
-    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return the clients' SNRs in dB in this round, `[n]` on the host; a range is drawn per client and round."""
+    def snr_db(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
+        """Return the clients' SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
+
+        `round_` is None for this one.
+        """
         snr = self._up_snr
         if self._down_snr is None:
             direction = "up"  # the same SNR both ways, also where it is drawn
@@ -155,7 +169,7 @@ class Draws:
             snr = self._down_snr
 
         def uniform(client: int) -> float:
-            generator = keyed(self.config.seed, "snr", direction, self.round, client)
+            generator = keyed(self.config.seed, "snr", direction, self.round if round_ is None else round_, client)
             return float(torch.rand((), generator=generator, dtype=torch.float64))
 
         values = [snr.of(client, uniform) for client in map(int, ids)]

@@ -24,6 +24,7 @@ from semcom.config.options import check_options
 from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
+from semcom.engine.schedulers import SCHEDULERS
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
@@ -92,6 +93,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     unused_settings.check_unused_settings(setup, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from_link(config, link)
     find(HEADS, config.model.head, "model.head")
+    find(SCHEDULERS, config.network.scheduling, "network.scheduling")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)
