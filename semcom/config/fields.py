@@ -65,6 +65,9 @@ class ModelConfig(Section):
     """Name of the head (see: semcom list heads)."""
     features: int = 64
     """d: real features per image, d/2 complex symbols."""
+    snr_input: bool = False
+    """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
+    other."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 

@@ -22,6 +22,7 @@ NOT_IDENTITY = (
 
 LATER: Mapping[str, Any] = {
     "data.size": 32,
+    "model.snr_input": False,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",

@@ -18,6 +18,7 @@ from semcom.config import ConfigError, Resolved
 from semcom.engine.random import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
 from semcom.models.dropout import Dropout
+from semcom.models.snr import snr_inputs
 from semcom.models.split import SplitModel
 
 TOLERANCE = 1e-3
@@ -40,8 +41,11 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
     kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
     ones = {n: torch.ones(2, 2, *layer.units).to(some) for n, layer in kept.items() if layer.units is not None}
 
+    snrs = {n: torch.ones(2, 1, 1).to(some) for n in snr_inputs(module)}
+    ones |= snrs
+
     def compute(clients: list[int]) -> Tensors:
-        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else {})).items()}
+        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else snrs)).items()}
         alone = {n: t.squeeze(0) for n, t in mine.items()} if len(clients) == 1 else mine
         return {"y": call_stacked_model(module, alone, x[clients], len(clients), None)}
 
