@@ -15,7 +15,7 @@ from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_
 from channels.meter import Meter
 from channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from channels.power import check_even, check_finite
-from channels.users import PATHS, Combining, Fades, check_users, separate, waves, weighed
+from channels.users import PATHS, Combining, Fades, check_users, separate_users, sum_waves, weigh_antennas
 
 Power = Literal["normalised", "free"]
 POWERS = get_args(Power)
@@ -171,8 +171,8 @@ class Rayleigh(Link):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
 
-        Several users: what `channels.users.separate` says, by gains of all of them. `fades` has their generators, and
-        the round; without it the one generator draws all gains, and no other round is known.
+        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators
+        and the round; without it the one generator draws all gains, and no other round is known.
         """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks, n = fading_shape(coherence, sizes, d // 2)
@@ -183,7 +183,7 @@ class Rayleigh(Link):
             gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
         if users == 1:
             return drawn | {"fading": spread_fading(combine_antennas(gains[0], 0), coherence, sizes)}
-        apart = separate(gains.permute(2, 3, 1, 0), self.options.combining)
+        apart = separate_users(gains.permute(2, 3, 1, 0), self.options.combining)
         return drawn | {name: spread_fading(t, coherence, sizes) for name, t in apart.items()}
 
     def _of_user(
@@ -217,8 +217,8 @@ class Rayleigh(Link):
         return complex_normal(shape, generator, dtype)
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
-        """Return h of each antenna after some turns, complex128 `[antennas, 1, 1]`; see `channels.users.waves`."""
-        return waves(turns, antennas, PATHS, generator)
+        """Return h of each antenna after some turns, complex128 `[antennas, 1, 1]`; see `channels.users.sum_waves`."""
+        return sum_waves(turns, antennas, PATHS, generator)
 
     def strength(self, generator: torch.Generator, round_: int) -> float:
         """Return the sum of |h|^2 over the antennas in a round."""
@@ -234,12 +234,12 @@ class Rayleigh(Link):
         """Return h per symbol, or what combining at a noise variance makes of it."""
         if "strengths" not in drawn:
             return self.gain(drawn)
-        return weighed(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
+        return weigh_antennas(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
 
     def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
         """Return the power of other users' symbols after combining."""
         if "strengths" in drawn:
-            return weighed(drawn["strengths"], drawn["others"], no)[1]
+            return weigh_antennas(drawn["strengths"], drawn["others"], no)[1]
         return drawn.get("others")
 
 
@@ -274,7 +274,7 @@ class Rician(Rayleigh):
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
         """Return as `Rayleigh` does, with a line of sight that is one more wave from anywhere."""
-        scattered, sight = super().moving(turns, antennas, generator), waves(turns, antennas, 1, generator)
+        scattered, sight = super().moving(turns, antennas, generator), sum_waves(turns, antennas, 1, generator)
         k = 10 ** (self.options.k_factor_db / 10)
         return (k / (k + 1)) ** 0.5 * sight + scattered / (k + 1) ** 0.5
 

@@ -60,7 +60,7 @@ def check_users(users: int, combining: str, antennas: int, equaliser: str) -> No
         raise ValueError(f"users: zf tells as many users apart as there are antennas, {antennas}, and not {users}")
 
 
-def separate(gains: Tensor, combining: str) -> dict[str, Tensor]:
+def separate_users(gains: Tensor, combining: str) -> dict[str, Tensor]:
     """Return what a realisation holds of the gains `[..., N, U]` of all users, the first being the one who is heard.
 
     `mrc` and `zf`: "fading" g, complex `[...]`, and "others" I. `mmse` chooses w by no: "strengths" and "others"
@@ -82,7 +82,7 @@ def separate(gains: Tensor, combining: str) -> dict[str, Tensor]:
     return {"fading": norm.to(whole), "others": heard.to(real)}
 
 
-def weighed(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tensor, Tensor]:
+def weigh_antennas(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tensor, Tensor]:
     """Return g and I of MMSE combining, real `[...]`, at the noise variance `no`, broadcastable to that."""
     inverse = 1 / (others + no.unsqueeze(-1).clamp_min(torch.finfo(others.dtype).eps))
     along, power = (strengths * inverse).sum(-1), (strengths * inverse.square()).sum(-1)
@@ -90,7 +90,7 @@ def weighed(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tensor, Tens
     return along / power.sqrt(), (strengths * others * inverse.square()).sum(-1) / power
 
 
-def waves(turns: float, antennas: int, paths: int, generator: torch.Generator) -> Tensor:
+def sum_waves(turns: float, antennas: int, paths: int, generator: torch.Generator) -> Tensor:
     """Sum waves from all around, complex128 `[antennas, 1, 1]`, E|h|^2 = 1, after some turns of the fastest one.
 
     What the generator draws is the same for all `turns`, f_D t: E[h(t) h(0)*] = J0(2 pi f_D t), Jakes' spectrum. So h

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.verdicts import Row, by_seed, decide, describe, level
+from experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
 from semcom.config import (
     AirConfig,
     ChannelConfig,
@@ -80,7 +80,7 @@ SMALL_LOSS, NEAR = 2.0, 2.0
 
 def judge_wireless_network(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what antennas give, what users on a resource cost, and whom schedulers leave behind."""
-    mean, worst = (by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
+    mean, worst = (tabulate_by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
     one, alone, pair, four = (mean.loc[each] for each in SETTINGS["small"][:4])
     for name in METHODS:
         yield decide("four antennas gain over one", name, alone[name] - one[name])

@@ -287,7 +287,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "datasets": _list_owner("data"),
     "encoders": _encoder,
     "heads": _head_of_model,
-    "schedulers": lambda name, entry: _head(name, inspect.getdoc(entry) or "", whole=True),
+    "schedulers": lambda name, entry: _list_head(name, inspect.getdoc(entry) or "", whole=True),
     "experiments": _list_experiment,
     "figures": _figure,
     "kinds": _kind,

@@ -211,11 +211,11 @@ class Draws:
         if link.users == 1 and not link.lasting:
             return {}
         key = ("fade", kind.removesuffix("link")) if link.lasting else (*stream, kind, "fade", self.round)
-        groups = [self.beside(k, link.users) for k in clients]
+        groups = [self.find_users_beside(k, link.users) for k in clients]
         keys = [[keyed(self.config.seed, *key, j) for j in group] for group in groups]
         return {"fades": [Fades(of, self.round) for of in keys]}
 
-    def beside(self, client: int, users: int) -> list[int]:
+    def find_users_beside(self, client: int, users: int) -> list[int]:
         """Return the users of a client's resource in this round, itself first.
 
         Those who take part are grouped by chance, and so are the others, for their tests; whom a group lacks, and who

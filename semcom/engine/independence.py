@@ -18,7 +18,7 @@ from semcom.config import ConfigError, Resolved
 from semcom.engine.random import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
 from semcom.models.dropout import Dropout
-from semcom.models.snr import snr_inputs
+from semcom.models.snr import find_snr_inputs
 from semcom.models.split import SplitModel
 
 TOLERANCE = 1e-3
@@ -41,7 +41,7 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
     kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
     ones = {n: torch.ones(2, 2, *layer.units).to(some) for n, layer in kept.items() if layer.units is not None}
 
-    snrs = {n: torch.ones(2, 1, 1).to(some) for n in snr_inputs(module)}
+    snrs = {n: torch.ones(2, 1, 1).to(some) for n in find_snr_inputs(module)}
     ones |= snrs
 
     def compute(clients: list[int]) -> Tensors:

@@ -39,7 +39,7 @@ class Turn:
     chance: Callable[[int], np.ndarray]
     memory: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def best(self, values: np.ndarray, round_: int | None = None) -> np.ndarray:
+    def choose_best(self, values: np.ndarray, round_: int | None = None) -> np.ndarray:
         """Return the n clients with the largest values `[K]`; equal ones by chance."""
         return np.lexsort((self.chance(self.round if round_ is None else round_), -values))[: self.n]
 
@@ -47,37 +47,37 @@ class Turn:
 Scheduler = Callable[[Turn], np.ndarray]
 
 
-def at_random(turn: Turn) -> np.ndarray:
+def schedule_at_random(turn: Turn) -> np.ndarray:
     """At random."""
     return turn.chance(turn.round)[: turn.n]
 
 
-def in_turns(turn: Turn) -> np.ndarray:
+def schedule_in_turns(turn: Turn) -> np.ndarray:
     """In turns."""
     return ((turn.round - 1) * turn.n + np.arange(turn.n)) % turn.clients
 
 
-def best_snr(turn: Turn) -> np.ndarray:
+def schedule_best_snr(turn: Turn) -> np.ndarray:
     """Those with the highest uplink SNR in the round."""
-    return turn.best(turn.snr_db(turn.round))
+    return turn.choose_best(turn.snr_db(turn.round))
 
 
-def proportional_fair(turn: Turn) -> np.ndarray:
+def schedule_fairly(turn: Turn) -> np.ndarray:
     """Those whose rate is highest over what they got on average (Viswanath, Tse and Laroia, 2002)."""
     known = max((r for r in turn.memory if r <= turn.round), default=1)
-    usual = np.full(turn.clients, _rates(turn, known).mean() * turn.n / turn.clients)
+    usual = np.full(turn.clients, _find_rates(turn, known).mean() * turn.n / turn.clients)
     got = turn.memory.get(known, usual)  # at the beginning the same for all
     for round_ in range(known, turn.round):
-        rates, served = _rates(turn, round_), np.zeros(turn.clients)
-        served[turn.best(rates / got, round_)] = 1
+        rates, served = _find_rates(turn, round_), np.zeros(turn.clients)
+        served[turn.choose_best(rates / got, round_)] = 1
         got = got + (rates * served - got) / WINDOW
     if turn.round >= known:
         turn.memory.clear()
         turn.memory[turn.round] = got
-    return turn.best(_rates(turn, turn.round) / got)
+    return turn.choose_best(_find_rates(turn, turn.round) / got)
 
 
-def _rates(turn: Turn, round_: int) -> np.ndarray:
+def _find_rates(turn: Turn, round_: int) -> np.ndarray:
     """Return Shannon's rates of all clients, and more than 0."""
     return np.log2(1 + 10 ** (np.clip(turn.snr_db(round_), -BEST_DB / 3, BEST_DB) / 10))
 
@@ -85,10 +85,10 @@ def _rates(turn: Turn, round_: int) -> np.ndarray:
 SCHEDULERS: Registry[Scheduler] = Registry(
     "scheduler",
     {
-        "random": "semcom.engine.schedulers:at_random",
-        "round-robin": "semcom.engine.schedulers:in_turns",
-        "best-snr": "semcom.engine.schedulers:best_snr",
-        "proportional-fair": "semcom.engine.schedulers:proportional_fair",
+        "random": "semcom.engine.schedulers:schedule_at_random",
+        "round-robin": "semcom.engine.schedulers:schedule_in_turns",
+        "best-snr": "semcom.engine.schedulers:schedule_best_snr",
+        "proportional-fair": "semcom.engine.schedulers:schedule_fairly",
     },
 )
 """Name -> function of a `Turn` to the ids of the clients that take part, `[n]`."""

@@ -41,6 +41,6 @@ class SNRAttention(nn.Module):
         return x * self.factors(self.context(torch.cat([x, snr], -1)).relu()).sigmoid()
 
 
-def snr_inputs(module: nn.Module) -> list[str]:
+def find_snr_inputs(module: nn.Module) -> list[str]:
     """Return the names of the buffers in a module that take the SNR."""
     return [f"{name}.snr_db".removeprefix(".") for name, m in module.named_modules() if isinstance(m, SNRAttention)]

@@ -25,7 +25,7 @@ from semcom.runs.arrays import FEATURES
 from semcom.runs.folder import read_config
 from semcom.runs.resolve import resolve
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import place_label
+from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 SYMBOLS = 3000
@@ -35,7 +35,7 @@ FRAMES, TAPS = 500, 256
 FLOOR_DB = -40.0
 
 
-def of_one_run(study: Study, plot: Plot) -> Iterator[tuple[pd.DataFrame, Stored]]:
+def select_one_run(study: Study, plot: Plot) -> Iterator[tuple[pd.DataFrame, Stored]]:
     """Yield for each panel an empty table with its value, and its one run. Raises ConfigError for several runs."""
     runs = study.runs[study.runs["status"] == "done"]
     check_panels(runs, plot)
@@ -49,7 +49,7 @@ def of_one_run(study: Study, plot: Plot) -> Iterator[tuple[pd.DataFrame, Stored]
 # -- symbols ---------------------------------------------------------------------------------------------------------
 
 
-def symbols(study: Study, plot: Plot) -> pd.DataFrame:
+def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
     """Return symbols of test images as sent, of unit power per image, and as equalised by the receiver.
 
     Returns:
@@ -59,7 +59,7 @@ def symbols(study: Study, plot: Plot) -> pd.DataFrame:
         ConfigError: no run kept features, a panel has several runs, or no such view.
     """
     panels = []
-    for value, run in of_one_run(study, plot):
+    for value, run in select_one_run(study, plot):
         kept, view = run.arrays(), plot.view or run.headline
         if f"received/{view}" not in kept:
             wanted = f"repeat it with semcom train ... --keep {FEATURES}"
@@ -83,19 +83,19 @@ def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="In phase", ylabel="Quadrature", aspect="equal")
 
 
-def key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Say above the panels which dots are which."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, markerscale=3)
 
 
-def caption_of_symbols(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are, and how far apart."""
     panels = cells.groupby(plot.facet, sort=False) if plot.facet else [(None, cells)]
     apart = []
     for value, part in panels:
         error = np.square(part[["i", "q"]].to_numpy() - part[["sent_i", "sent_q"]].to_numpy()).sum(1).mean()
-        apart.append((f"{place_label(str(plot.facet), value)}: " if plot.facet else "") + f"{error:.3g}")
+        apart.append((f"{name_place(str(plot.facet), value)}: " if plot.facet else "") + f"{error:.3g}")
     return (
         f"Complex symbols of test images, two features each, at most {SYMBOLS} of a run: as sent, of unit mean power "
         f"per image, and as equalised by the receiver. Mean square error of the shown ones: {'; '.join(apart)}."
@@ -105,7 +105,7 @@ def caption_of_symbols(cells: pd.DataFrame, plot: Plot) -> str:
 # -- a channel over frequency and delay ------------------------------------------------------------------------------
 
 
-def of_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int]]:
+def build_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int]]:
     """Yield for each hue its value, the link of its runs, and their seed. Raises ConfigError for other channels."""
     rows = study.runs if plot.hue is None else study.runs.drop_duplicates(plot.hue)
     found = {run.hash: run for run in study.stored}
@@ -120,9 +120,9 @@ def of_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int]]:
         yield (None if plot.hue is None else row[plot.hue]), link, config.seed
 
 
-def one_each(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
-    """Return as `of_channels`. Raises ConfigError for several channels that no hue tells apart, or none."""
-    found = list(of_channels(study, plot))
+def choose_channels(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
+    """Return as `build_channels`. Raises ConfigError for several channels that no hue tells apart, or none."""
+    found = list(build_channels(study, plot))
     if not found:
         raise ConfigError("results: no run has begun")
     kinds = {json.dumps(vars(link.options), default=str, sort_keys=True) for _, link, _ in found}
@@ -131,14 +131,14 @@ def one_each(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
     return found if plot.hue else found[:1]
 
 
-def responses(study: Study, plot: Plot) -> pd.DataFrame:
+def measure_responses(study: Study, plot: Plot) -> pd.DataFrame:
     """Return |H(f)|^2 of one frame of client 0, at its first data symbol, over its part of the band.
 
     Returns:
         Columns: the hue's field, mhz (from the middle of the client's part), gain_db.
     """
     tables = []
-    for hue, link, seed in one_each(study, plot):
+    for hue, link, seed in choose_channels(study, plot):
         h = link.response(0, 1, keyed(seed, "picture"))[0, 0]
         mhz = 1e-3 * link.options.spacing_khz * (np.arange(len(h)) - len(h) // 2)
         table = pd.DataFrame({"mhz": mhz, "gain_db": 20 * np.log10(h.abs().numpy().clip(1e-6))})
@@ -146,14 +146,14 @@ def responses(study: Study, plot: Plot) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def delays(study: Study, plot: Plot) -> pd.DataFrame:
+def measure_delays(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the mean power by delay, over `FRAMES` frames of client 0, in dB of the largest.
 
     Returns:
         Columns: the hue's field, us, power_db.
     """
     tables = []
-    for hue, link, seed in one_each(study, plot):
+    for hue, link, seed in choose_channels(study, plot):
         last = link.profile.last_path_s or 1e-6
         spacing = 1 / (2 * last)  # so that the last path lies in the middle
         h = link.response(0, FRAMES, keyed(seed, "picture"), width=TAPS, spacing_hz=spacing)[:, 0]
@@ -170,7 +170,7 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     x, y = ("us", "power_db") if plot.kind == "delays" else ("mhz", "gain_db")
     for hue, style in styles.items():
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
-        label = None if plot.hue is None else place_label(plot.hue, hue)
+        label = None if plot.hue is None else name_place(plot.hue, hue)
         axes.plot(line[x], line[y], label=label, **{k: v for k, v in style.items() if not k.startswith("marker")})
     axes.set_xlabel("Delay (us)" if plot.kind == "delays" else "Frequency from the middle (MHz)")
     axes.set_ylabel("Mean power (dB)" if plot.kind == "delays" else "$|H(f)|^2$ (dB)")
@@ -178,12 +178,12 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         axes.set_ylim(FLOOR_DB, 3)
 
 
-def caption_of_responses(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_responses(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
     return "Power gain of one frame of client 0 of one antenna over its part of the band; it is 0 dB on average."
 
 
-def caption_of_delays(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_delays(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
     return (
         f"Mean power by delay over {FRAMES} frames, by an inverse Fourier transform of {TAPS} subcarriers under a Hann "
@@ -194,7 +194,7 @@ def caption_of_delays(cells: pd.DataFrame, plot: Plot) -> str:
 # -- a cell ----------------------------------------------------------------------------------------------------------
 
 
-def places(study: Study, plot: Plot) -> pd.DataFrame:
+def read_places(study: Study, plot: Plot) -> pd.DataFrame:
     """Return places and mean SNRs of the clients of runs in a cell, once for runs of the same.
 
     Returns:
@@ -226,7 +226,7 @@ def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="x (m)", ylabel="y (m)", aspect="equal")
 
 
-def map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all maps one colour scale, and explain the marks."""
     panels = list(figure.axes)
     for axes in panels:
@@ -243,12 +243,12 @@ def draw_cdf(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
     for hue, style in styles.items():
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
         look = {k: v for k, v in style.items() if not k.startswith("marker")}
-        axes.ecdf(line["snr_db"].to_numpy(), label=None if plot.hue is None else place_label(plot.hue, hue), **look)
+        axes.ecdf(line["snr_db"].to_numpy(), label=None if plot.hue is None else name_place(plot.hue, hue), **look)
     axes.set_xlabel("Mean uplink SNR (dB)")
     axes.set_ylabel("Share of clients")
 
 
-def caption_of_map(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_map(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the marks are."""
     seen = int(cells["los"].sum())
     return (
@@ -257,28 +257,28 @@ def caption_of_map(cells: pd.DataFrame, plot: Plot) -> str:
     )
 
 
-def caption_of_cdf(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_cdf(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the steps are."""
     return f"Distribution of the mean uplink SNR over clients ({len(cells)} in all)."
 
 
 CONSTELLATION = Kind(
     title="symbols as sent and as received, a panel for each method (runs with --keep features)",
-    numbers=symbols,
+    numbers=read_symbols,
     draw=draw_symbols,
-    caption=caption_of_symbols,
+    caption=describe_symbols,
     facet="variant",
     height=lambda cells, plot: 2.2,
     columns=3,
     tabled=False,
     of_y=False,
-    finish=key,
+    finish=draw_key,
 )
 RESPONSE = Kind(
     title="power gain of a frame over a client's subcarriers, a line for each --hue (runs over ofdm or cir)",
-    numbers=responses,
+    numbers=measure_responses,
     draw=draw_lines,
-    caption=caption_of_responses,
+    caption=describe_responses,
     takes=("hue",),
     tabled=False,
     of_y=False,
@@ -286,24 +286,24 @@ RESPONSE = Kind(
 DELAYS = replace(
     RESPONSE,
     title="mean power by delay of a channel, a line for each --hue (runs over ofdm or cir)",
-    numbers=delays,
-    caption=caption_of_delays,
+    numbers=measure_delays,
+    caption=describe_delays,
 )
 CELL = Kind(
     title="map of the clients in a cell, with their SNRs (runs with network.kind cell)",
-    numbers=places,
+    numbers=read_places,
     draw=draw_map,
-    caption=caption_of_map,
+    caption=describe_map,
     height=lambda cells, plot: 2.8,
     tabled=False,
     of_y=False,
-    finish=map_key,
+    finish=draw_map_key,
 )
 SNR_CDF = replace(
     CELL,
     title="distribution of the SNR over the clients of a cell, a line for each --hue (runs with network.kind cell)",
     draw=draw_cdf,
-    caption=caption_of_cdf,
+    caption=describe_cdf,
     takes=("hue",),
     height=lambda cells, plot: 1.95,
     finish=lambda figure, cells, plot: None,

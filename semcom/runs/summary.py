@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semcom.config import RunError, run_hash
-from semcom.engine.draws import Draws, cell_snrs_db
+from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
 from semcom.runs.accuracy import compute_headline_accuracies
 from semcom.runs.folder import read_commit, read_versions
@@ -70,6 +70,6 @@ def summarize_run(
 def _places(draws: Draws) -> dict[str, list[Any]]:
     """Return where each client of a cell is, and its mean SNRs."""
     assert draws.cell is not None
-    up, down = cell_snrs_db(draws.config, draws.cell, draws.link)
+    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
     lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
     return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}

@@ -11,7 +11,7 @@ from scipy import special
 
 from channels import Meter, make_link, theory
 from channels.fading import SLOTS
-from channels.users import Fades, separate, weighed
+from channels.users import Fades, separate_users, weigh_antennas
 
 N = 40_000
 COMBININGS = ("mrc", "zf", "mmse")
@@ -76,9 +76,9 @@ def test_mmse_is_the_best_of_each_realisation_and_has_both_limits():
     """It is (h^H (R + no)^-1 h), at least what the others have; zero forcing without noise, mrc in it alone."""
     gains = torch.randn(500, 4, 3, dtype=torch.complex128, generator=torch.Generator().manual_seed(3))
     own, others = gains[..., :1], gains[..., 1:]
-    apart = {name: separate(gains, name) for name in COMBININGS}
+    apart = {name: separate_users(gains, name) for name in COMBININGS}
     for no in (1e-6, 0.1, 1e6):
-        g, interference = weighed(*apart["mmse"].values(), torch.full((500,), no, dtype=torch.float64))
+        g, interference = weigh_antennas(*apart["mmse"].values(), torch.full((500,), no, dtype=torch.float64))
         best = (g.square() / (no + interference)).numpy()
         inside = others @ others.mH + no * torch.eye(4, dtype=torch.float64)
         expected = (own.mH @ torch.linalg.solve(inside, own)).real.flatten().numpy()

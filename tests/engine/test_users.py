@@ -40,12 +40,12 @@ def test_clients_of_a_round_share_resources_in_groups_by_chance() -> None:
         w.session.tally.begin(round_)
         here, draws = set(w.sample().tolist()), w.session.draws
         for k in range(CLIENTS):
-            group = draws.beside(k, 3)
+            group = draws.find_users_beside(k, 3)
             assert group[0] == k and len(set(group)) == 3 and len(here & set(group)) in (0, 3)
-            assert all(set(draws.beside(j, 3)) == set(group) for j in group)
-        seen.add(tuple(draws.beside(0, 3)))
+            assert all(set(draws.find_users_beside(j, 3)) == set(group) for j in group)
+        seen.add(tuple(draws.find_users_beside(0, 3)))
     assert len(seen) > 1
-    assert sorted(k for k in w.session.draws.beside(0, 5) if k < 0) in ([], [-4, -3, -2, -1])
+    assert sorted(k for k in w.session.draws.find_users_beside(0, 5) if k < 0) in ([], [-4, -3, -2, -1])
 
 
 @pytest.mark.parametrize("channel", [SHARED, LASTING, {**SHARED, **LASTING, "combining": "zf"}])
@@ -61,7 +61,7 @@ def test_a_matrix_is_that_of_its_group() -> None:
     """With mrc |h_1^H h_2|^2 is what both meet, times the power of their own gain."""
     w = world({"kind": "rayleigh", "antennas": 2, "users": 2, "combining": "mrc"})
     for k in range(CLIENTS):
-        up = drawn(w, w.session.draws.beside(k, 2))
+        up = drawn(w, w.session.draws.find_users_beside(k, 2))
         one, other = up["others"] * up["fading"].abs().square()
         torch.testing.assert_close(one, other)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError, run_hash
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from semcom.models.snr import SNRAttention
 from semcom.models.stacks import on_stacks
 from semcom.runs.runner import run
@@ -16,7 +16,7 @@ from tests import worlds
 def test_features_are_scaled_by_what_features_and_snr_say() -> None:
     """By hand; on a stack each client by its own weights and SNR; beyond 40 dB nothing changes."""
     torch.manual_seed(0)
-    layers = [own_layers(SNRAttention(3)).double() for _ in range(2)]
+    layers = [replace_by_own_layers(SNRAttention(3)).double() for _ in range(2)]
     x = torch.randn(2, 5, 3, dtype=torch.float64)
     alone = []
     for layer, mine, snr_db in zip(layers, x, (-5.0, 20.0), strict=True):

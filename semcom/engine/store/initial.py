@@ -25,7 +25,7 @@ from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder
-from semcom.models.snr import SNRAttention, snr_inputs
+from semcom.models.snr import SNRAttention, find_snr_inputs
 from semcom.models.split import SplitModel
 
 M = TypeVar("M", bound=nn.Module)
@@ -149,7 +149,7 @@ class Initial:
         _, channels, size, _ = self.federation.images.shape
 
         def parts(*parts: nn.Module) -> nn.Module:
-            return own_layers(nn.Sequential(*parts))
+            return replace_by_own_layers(nn.Sequential(*parts))
 
         if model.snr_input:
             d = model.features
@@ -223,7 +223,7 @@ def _check_initial_network(
     for part, wanted in (("encoder", features), ("head", classes)):
         try:
             own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
-            own |= {n: torch.zeros_like(x[:1, :1]).flatten()[:1] for n in snr_inputs(network.get_submodule(part))}
+            own |= {n: torch.zeros_like(x[:1, :1]).flatten()[:1] for n in find_snr_inputs(network.get_submodule(part))}
             x = functional_call(network.get_submodule(part), own, (x,))
         except Exception as error:  # whatever a network of the user's raises
             reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -19,7 +19,7 @@ from channels import Link, Meter
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
-from semcom.models.snr import snr_inputs
+from semcom.models.snr import find_snr_inputs
 from semcom.models.stacks import on_stacks, works_on_stacks
 
 
@@ -252,7 +252,7 @@ class StackedModel:
 
     def _snrs(self, module: nn.Module, batch: Batch | None, k: int) -> dict[str, Tensor]:
         """Return the buffers for the SNRs of the clients, `[k, 1, 1]`, or `[1, 1]` of one, where a part sees them."""
-        names = _snr_inputs(module)
+        names = _list_snr_inputs(module)
         if not names or batch is None or not batch.signals:
             return {}
         snr_db = next(iter(batch.signals.values())).up_snr_db.view(-1, 1, 1)  # whatever the model, it is the client's
@@ -293,8 +293,8 @@ def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _snr_inputs(module: nn.Module) -> tuple[str, ...]:
-    return tuple(snr_inputs(module))
+def _list_snr_inputs(module: nn.Module) -> tuple[str, ...]:
+    return tuple(find_snr_inputs(module))
 
 
 def call_stacked_model(
