@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from semcom.config import ConfigError, NetworkConfig
 from semcom.plots import Plot, style
-from semcom.plots.kinds import KINDS, settled
-from semcom.plots.panels import drawn
+from semcom.plots.kinds import KINDS, settle_kind
+from semcom.plots.panels import draw_panels
 from semcom.runs.runner import run
 from semcom.studies.analysis.study import study
 from tests import worlds
@@ -34,11 +34,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(folder: Path, **fields: Any) -> tuple[pd.DataFrame, Figure, str]:
-    part, plot = settled(study(folder), Plot(**fields))
+    part, plot = settle_kind(study(folder), Plot(**fields))
     kind = KINDS.get(str(plot.kind))
     cells = kind.numbers(part, plot)
     with style.ieee():
-        return cells, drawn(cells, plot), kind.caption(cells, plot)
+        return cells, draw_panels(cells, plot), kind.caption(cells, plot)
 
 
 def test_symbols_are_those_of_the_features(runs: Path) -> None:
