@@ -73,5 +73,6 @@ EXPERIMENTS = {
     "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     "wireless-exchange": "experiments.wireless:WIRELESS_EXCHANGE",
     "wireless-heterogeneity": "experiments.wireless:WIRELESS_HETEROGENEITY",
+    "wireless-network": "experiments.network:WIRELESS_NETWORK",
     "wireless-snr": "experiments.wireless:WIRELESS_SNR",
 }

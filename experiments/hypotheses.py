@@ -38,6 +38,7 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "collaboration": "experiments.collaboration:judge_collaboration",
         "wireless-snr": "experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
+        "wireless-network": "experiments.network:judge_wireless_network",
         "wireless-heterogeneity": "experiments.wireless:judge_wireless_heterogeneity",
         "fedcrc-table1": "experiments.fedcrc:judge_fedcrc_table1",
         "fedcrc-table2": "experiments.fedcrc:judge_fedcrc_table2",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
+    from semcom.engine.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
@@ -86,6 +87,7 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
+    "SCHEDULERS": "semcom.engine.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
     "TASKS": "semcom.tasks.registry",
@@ -136,6 +138,7 @@ __all__ = [
     "Result",
     "RunConfig",
     "RunError",
+    "SCHEDULERS",
     "Split",
     "Study",
     "TASKS",

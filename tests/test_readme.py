@@ -28,6 +28,7 @@ import pytest
 from channels import LINKS
 from semcom.cli import main as cli
 from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.engine.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.plots.registry import FIGURES
@@ -42,7 +43,15 @@ TESTED = {
     README: ("First run", "A study", "Your own method"),
     RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
     TASKS_PAGE: ("Images that come back", "Beside the digital chain", "Your own task"),
-    EXTENDING: ("A method", "A channel", "An encoder", "A dataset", "A partition", "An experiment and its figure"),
+    EXTENDING: (
+        "A method",
+        "A channel",
+        "An encoder",
+        "A dataset",
+        "A partition",
+        "A scheduler",
+        "An experiment and its figure",
+    ),
 }
 """Sections with a test below, of the pages of which every example is run."""
 SMALLER = {
@@ -125,7 +134,7 @@ def smaller(text: str) -> str:
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples register is forgotten after each test."""
-    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, EXPERIMENTS, FIGURES, TASKS):
+    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -317,6 +326,12 @@ def test_partition(tmp_path: Path) -> None:
     summary = finished(tmp_path / "runs" / "blocks", "fedavg", clients=4, rounds=2)
     assert summary["samples"] == 2 * (1797 - 4 * 30)
     assert read(tmp_path / "runs" / "blocks", "config.json")["partition"]["options"] == {"tests": 30}
+
+
+def test_scheduler(tmp_path: Path) -> None:
+    follow(EXTENDING, "A scheduler", tmp_path)
+    finished(tmp_path / "runs" / "rested", "fedavg", clients=4, rounds=2)
+    assert read(tmp_path / "runs" / "rested", "config.json")["network"]["scheduling"] == "rested-best"
 
 
 def test_experiment(tmp_path: Path) -> None:

@@ -239,6 +239,22 @@ class OFDM(Link):
             {name: _split_ofdm_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)
         ]
 
+    def response(
+        self,
+        client: int,
+        frames: int,
+        generator: torch.Generator,
+        width: int | None = None,
+        spacing_hz: float | None = None,
+    ) -> Tensor:
+        """Draw h of one antenna in some slots of a client, complex `[frames, 14, width]`.
+
+        `width` subcarriers, `spacing_hz` apart (None: those of the client's part of the band).
+        """
+        width = width or self._frame(client, 1)[0]
+        own = ([client], [frames], SLOT, self._grid.symbol_rate, width, spacing_hz or self._grid.spacing_hz)
+        return self.profile.response(*own, [generator])
+
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol."""
         return drawn["fading"]

@@ -394,7 +394,8 @@ def _find_near_flag(flag: str, known: Sequence[str]) -> str | None:
         return ends.get(last) or next((own[end] for end in difflib.get_close_matches(last, own, n=1, cutoff=0.8)), None)
     kinds = [f"{part}.{kind}" for part, kind in KINDS.items() if flag.startswith(part)]
     alike = [ends[end] for end in difflib.get_close_matches(flag, ends, n=1, cutoff=0.8)]
-    words = [name for end, name in ends.items() if flag in (end.split("-")[0], end.split("-")[-1])]
+    shortest = sorted(ends.items(), key=lambda each: len(each[0]))  # `--snr` is snr-db, and not snr-input
+    words = [name for end, name in shortest if flag in (end.split("-")[0], end.split("-")[-1])]
     found = [ends.get(flag), *kinds, ends.get(flag.split("-")[-1]), *alike, *words]
     return next((name for name in found if name in known), None)
 

@@ -67,6 +67,9 @@ class ModelConfig(Section):
     """d: real features per image, d/2 complex symbols."""
     bandwidth_ratio: str | None = None
     """k/n: complex symbols per number of an image, such as 1/12, in place of `features` (None: what these give)."""
+    snr_input: bool = False
+    """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
+    other."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
@@ -141,8 +144,9 @@ class NetworkConfig(Section):
     """Transmit power of the base station, over the whole band."""
     noise_figure_db: float = 7.0
     """Noise figure of the receivers."""
-    scheduling: Literal["random", "round-robin", "best-snr"] = "random"
-    """Choice of a round's clients: at random, in turns, or those with the highest uplink SNR in that round."""
+    scheduling: str = "random"
+    """Choice of a round's clients (see: semcom list schedulers): at random, in turns (`round-robin`), those with the
+    highest uplink SNR in that round (`best-snr`), or with the highest rate over what they got (`proportional-fair`)."""
 
 
 @dataclass(frozen=True)

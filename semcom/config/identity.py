@@ -24,10 +24,14 @@ LATER: Mapping[str, Any] = {
     "task": "classification",
     "data.size": 32,
     "model.bandwidth_ratio": None,
+    "model.snr_input": False,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",
     "channel.options.antennas": 1,
+    "channel.options.users": 1,
+    "channel.options.combining": "mmse",
+    "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "air.access": "orthogonal",
     "air.truncation_db": -10.0,
@@ -140,7 +144,7 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
         del part[last]
     for name, before in LATER.items():
         part, last = _find_identity_field(values, name)
-        if isinstance(part, dict) and part.get(last) == before:  # an option is not everywhere
+        if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
     revised = {name: n for (name, value), n in REVISED.items() if _read(values, name) == value}
     if revised:

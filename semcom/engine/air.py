@@ -321,7 +321,7 @@ class Air:
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
         snr_db = self.snr_db(direction, ids).double()
-        faded = 1.0 if self._faded is None else self._faded
+        faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(snr_db)
         limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
         if own.rate == "mcs":
             limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
@@ -332,6 +332,17 @@ class Air:
         """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
         gain = self.link.gain(self._typical)
         return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
+
+    def _faded_at(self, snr_db: Tensor) -> Tensor:
+        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR: SINR over SNR."""
+
+        def at(no: Tensor) -> Tensor:
+            gain, others = self.link.gain_at(self._typical, no), self.link.interference(self._typical, no)
+            assert gain is not None
+            power = gain.abs().square() / (1 if others is None else 1 + others / no)
+            return power.flatten().quantile(self.config.outage)
+
+        return torch.stack([at(no) for no in torch.pow(10.0, snr_db / -10).view(-1, 1, 1)])
 
     def _check_rate(self, snr_db: float) -> None:
         """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
@@ -377,7 +388,7 @@ class Air:
         Equal parts are those of the round's clients, not of the `ids`.
         """
         shares = self.link.shares
-        return self._whole_hz * (1 / self.participants if shares is None else np.array(shares)[ids])
+        return self._whole_hz * (self.link.users / self.participants if shares is None else np.array(shares)[ids])
 
 
 @dataclass(frozen=True)

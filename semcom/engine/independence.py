@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from channels import LINKS, Link
+from channels.users import Fades
 from semcom.config import ConfigError, Resolved
 from semcom.engine.random import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
 from semcom.models.dropout import Dropout
+from semcom.models.snr import find_snr_inputs
 from semcom.models.split import SplitModel
 
 TOLERANCE = 1e-3
@@ -39,8 +41,11 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
     kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
     ones = {n: torch.ones(2, 2, *layer.units).to(some) for n, layer in kept.items() if layer.units is not None}
 
+    snrs = {n: torch.ones(2, 1, 1).to(some) for n in find_snr_inputs(module)}
+    ones |= snrs
+
     def compute(clients: list[int]) -> Tensors:
-        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else {})).items()}
+        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else snrs)).items()}
         alone = {n: t.squeeze(0) for n, t in mine.items()} if len(clients) == 1 else mine
         return {"y": call_stacked_model(module, alone, x[clients], len(clients), None)}
 
@@ -62,9 +67,13 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
     x = torch.linspace(-1, 2, 2 * sum(sizes) * d).to(device, dtype).view(2, sum(sizes), d)
     snr_db = torch.full((2,), 10.0, dtype=dtype, device=device)
 
+    def fades(client: int) -> Fades:
+        return Fades([keyed("fade", client, j) for j in range(link.users)], 1)
+
     def compute(clients: list[int]) -> Tensors:
         ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]
-        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device)
+        more = {} if link.users == 1 and not link.lasting else {"fades": [fades(k) for k in clients]}
+        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device, **more)
         up = {name: torch.stack([each[name] for each in drawn]).to(device) for name in drawn[0]}
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 

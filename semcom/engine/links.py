@@ -29,4 +29,14 @@ def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
             link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
         raise ConfigError(spell_options_as_flags(str(error), "channel", c.options)) from None
+    if link.users > 1:
+        _check_users(link.users, config)
     return link, tuple(spell_options_as_flags(str(warning.message), "channel", c.options) for warning in said)
+
+
+def _check_users(users: int, config: Resolved) -> None:
+    """Raise ConfigError unless the clients of a round make whole groups, each on a resource of its own."""
+    if config.participants % users:
+        raise ConfigError(f"channel.users: {users} do not divide the {config.participants} clients of a round")
+    if config.air.access == "superposed":
+        raise ConfigError(f"channel.users: {users} are told apart, and air.access superposed adds all up; choose one")

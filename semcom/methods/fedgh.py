@@ -40,6 +40,7 @@ class FedGH(Method):
     shares = "head"
     personal = "encoder"
     sends = "prototypes up, phi down"
+    unused = ("model.snr_input",)  # phi learns from means over clients, which have no SNR
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):

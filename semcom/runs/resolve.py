@@ -27,6 +27,7 @@ from semcom.data.load import load_dataset
 from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
+from semcom.engine.schedulers import SCHEDULERS
 from semcom.methods.base import Method
 from semcom.methods.parts.classifiers import holds_classifier
 from semcom.methods.registry import METHODS
@@ -99,6 +100,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     config = _fill_from_link(config, link)
     find(HEADS, config.model.head, "model.head")
     _check_task(config, method)
+    find(SCHEDULERS, config.network.scheduling, "network.scheduling")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)

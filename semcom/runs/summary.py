@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semcom.config import RunError, run_hash
+from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import read_commit, read_versions
@@ -58,6 +59,7 @@ def summarize_run(
         "traffic": world.air.per_client_round(),
         "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
         **({"error_rates": errors} if errors else {}),
+        **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
@@ -65,3 +67,11 @@ def summarize_run(
         "versions": read_versions(),
         "commit": read_commit(),
     }
+
+
+def _places(draws: Draws) -> dict[str, list[Any]]:
+    """Return where each client of a cell is, and its mean SNRs."""
+    assert draws.cell is not None
+    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
+    lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
+    return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}

@@ -61,6 +61,7 @@ NOTHING_SENT = "{method} sends nothing"
 RULES = (
     NoEffectRule("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
     *(NoEffectRule(field, lambda r: not r.link.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
+    NoEffectRule("model.snr_input", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.test_snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.downlink_snr_db", lambda r: not r.link.noisy, NO_NOISE),

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments import network
 from experiments.collaboration import COLLABORATION
 from experiments.hypotheses import JUDGES, judge_study
 from experiments.letter.figures import ABLATION
@@ -351,6 +352,27 @@ def test_what_exchange_over_the_air_costs() -> None:
     title = "it costs less than 2 points where they are not"
     answers = {"fedproto": (1.0, SUPPORTED), "fedgh": (2.0, OPEN), "lg_fedavg": (4.0, REFUTED)}
     assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
+
+
+def test_what_a_network_does() -> None:
+    """Four antennas gain 5 points, four users cost 1 of FedAvg and 3 of FedCL; the best SNR leaves 8 points behind."""
+    last = (0.50, 0.55, 0.545, 0.54, 0.55, 0.55, 0.55, 0.55)
+    worst = (0.3, 0.3, 0.3, 0.3, 0.22, 0.31, 0.3, 0.3)
+    rows = []
+    for setting, mean, least in zip(network.SETTINGS["small"], last, worst, strict=True):
+        for variant in network.METHODS:
+            for seed in range(3):
+                more = 0.02 * (variant == "fedcl" and setting[1] == 4)
+                apart = (seed - 1) * 0.001 * (setting[0] + setting[1] + (setting[2] != "random"))
+                numbers = {"views.a.last": mean - more + apart, "views.a.worst10": least + apart}
+                fields = dict(zip(network.FIELDS, setting, strict=True))
+                rows.append({"variant": variant, "seed": seed, "view": "a", **fields, **numbers})
+    found = said(JUDGES.get("wireless-network")(pd.DataFrame(rows)))
+    assert found["four antennas gain over one", "fedper"] == (5.0, SUPPORTED)
+    title = "four users on four antennas cost less than 2 points"
+    assert found[title, "fedavg"] == (1.0, SUPPORTED) and found[title, "fedcl"] == (3.0, REFUTED)
+    assert found["the best SNR leaves the least accurate tenth behind", "fedavg"] == (-8.0, SUPPORTED)
+    assert found["proportional fairness does not, within 2 points", "fedavg"] == (1.0, SUPPORTED)
 
 
 def test_what_common_encoders_gain_with_a_radio() -> None:

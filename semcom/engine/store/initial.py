@@ -26,6 +26,7 @@ from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
+from semcom.models.snr import SNRAttention, find_snr_inputs
 from semcom.models.split import SplitModel
 from semcom.tasks.registry import TASKS
 
@@ -153,6 +154,16 @@ class Initial:
         """Return the functions that build the parts of a model."""
         model, shape = self.config.model, self.shape
         _, channels, size, _ = self.federation.images.shape
+
+        def parts(*parts: nn.Module) -> nn.Module:
+            return replace_by_own_layers(nn.Sequential(*parts))
+
+        if model.snr_input:
+            d = model.features
+            return {
+                "encoder.": lambda: parts(build_encoder(encoder, channels, d, size), SNRAttention(d)),
+                "head.": lambda: parts(SNRAttention(d), build_head(model.head, d, shape)),
+            }
         return {
             "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, channels, model.features, size)),
             "head.": lambda: replace_by_own_layers(build_head(model.head, model.features, shape)),
@@ -219,6 +230,7 @@ def _check_initial_network(
     for part, wanted in (("encoder", (features,)), ("head", shape)):
         try:
             own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+            own |= {n: torch.zeros_like(x[:1, :1]).flatten()[:1] for n in find_snr_inputs(network.get_submodule(part))}
             x = functional_call(network.get_submodule(part), own, (x,))
         except Exception as error:  # whatever a network of the user's raises
             reason = (str(error).splitlines() or [type(error).__name__])[0]

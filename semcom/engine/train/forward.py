@@ -19,6 +19,7 @@ from channels import Link, Meter
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
+from semcom.models.snr import find_snr_inputs
 from semcom.models.stacks import on_stacks, works_on_stacks
 from semcom.tasks.classification import Classification
 from semcom.tasks.task import Task
@@ -232,10 +233,11 @@ class StackedModel:
         if module.training != training:
             module.train(training)
         k, b = x.shape[:2]
-        if k > 1 and not training and self._is_shared(prefix):
+        seen = self._snrs(module, batch, k)
+        if k > 1 and not training and not seen and self._is_shared(prefix):
             once = self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None)
             return once.reshape(k, b, *once.shape[2:])
-        tensors = self._tensors_of(prefix, k)
+        tensors = self._tensors_of(prefix, k) | seen
         if training:
             drawn = self._drawn(prefix, module, batch)
             tensors |= {n: t.squeeze(0) for n, t in drawn.items()} if k == 1 else drawn
@@ -261,6 +263,14 @@ class StackedModel:
             return {name[n:]: t for name, t in self.alone.tensors.items() if name.startswith(prefix)}
         part = {name[n:]: t for name, t in self._quietly().items() if name.startswith(prefix)}
         return {name: t.squeeze(0) if k == 1 else t.expand(k, *t.shape[1:]) for name, t in part.items()}
+
+    def _snrs(self, module: nn.Module, batch: Batch | None, k: int) -> dict[str, Tensor]:
+        """Return the buffers for the SNRs of the clients, `[k, 1, 1]`, or `[1, 1]` of one, where a part sees them."""
+        names = _list_snr_inputs(module)
+        if not names or batch is None or not batch.signals:
+            return {}
+        snr_db = next(iter(batch.signals.values())).up_snr_db.view(-1, 1, 1)  # whatever the model, it is the client's
+        return dict.fromkeys(names, snr_db.squeeze(0) if k == 1 else snr_db)
 
     def _drawn(self, prefix: str, module: nn.Module, batch: Batch | None) -> dict[str, Tensor]:
         """Return the buffers that only training has, `[k, ...]`: masks of padding and of dropout."""
@@ -294,6 +304,11 @@ def lay_channels_last(stack: Tensor) -> Tensor:
 def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
     """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
+
+
+@lru_cache(maxsize=256)
+def _list_snr_inputs(module: nn.Module) -> tuple[str, ...]:
+    return tuple(find_snr_inputs(module))
 
 
 def call_stacked_model(

@@ -192,11 +192,12 @@ class Source:
             at = cut(schedule.order)
             batch = self._batch(at, cut, bool(models.encoding))
             active = {name: self._model(models.cohorts[name], tensors, cut.n) for name, tensors in stacks.items()}
-            raw = {name: active[name].encode(batch) for name in models.encoding}
-            raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}
             realised = {name: cut(t) for name, t in drawn.items()}
             for test, snr in enumerate(snrs):
                 met = replace(batch, signals={"": Signal(realised, snr[: cut.n], meter=self.meter)})
+                if test == 0 or draws.config.model.snr_input:  # otherwise encoders see nothing of the test's SNR
+                    raw = {name: active[name].encode(met) for name in models.encoding}
+                    raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}
                 received = {name: active[name].receive(raw[name], met) for name in sources}
                 for name, source in models.source.items():
                     logits = active[name].decode(received[source], met)
@@ -205,6 +206,8 @@ class Source:
     def known(self, cohorts: Mapping[str, Cohort | StoredCohort]) -> dict[str, Known]:
         """Return the features of distinct images by those encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
+        if draws.config.model.snr_input:
+            return {}
         bytes_each = draws.config.model.features * draws.dtype.itemsize
         total = len(self.federation.images)
         return find_known_features(cohorts, lambda: list_distinct(self.table, ids), self._encoded, total, bytes_each)
