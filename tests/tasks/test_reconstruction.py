@@ -17,6 +17,7 @@ from semcom.engine.train.view import View, measurements
 from semcom.methods.registry import METHODS
 from semcom.models import deepjscc
 from semcom.models.heads import dcgan
+from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.load import load
 from semcom.runs.resolve import resolve
@@ -25,6 +26,7 @@ from semcom.tasks.metric import MSE
 from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction
 from semcom.tasks.registry import TASKS
 from tests.methods.arms import X, as_toy, play, rounds, toy_world
+from tests.models.test_stacks import same
 from tests.worlds import federation, gap, ragged, request, world
 
 TASK: dict[str, Any] = {"task": "reconstruction"}
@@ -208,6 +210,16 @@ def test_dcgan_mirrors_its_encoder(size: int, stages: int) -> None:
     up = [layer for layer in network if isinstance(layer, nn.ConvTranspose2d)]
     assert [layer.in_channels for layer in up] == [64 << i for i in reversed(range(stages))]
     assert network(torch.rand(2, 64)).shape == (2, 3, size, size)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_decoders_on_stacks_are_those_of_each_client(training: bool) -> None:
+    x, z = (
+        -torch.rand(3, 2, 3, 32, 32, dtype=torch.float64),
+        -torch.rand(3, 2, 128, dtype=torch.float64),
+    )  # slopes count
+    same(replace_by_own_layers(deepjscc.encoder(3, 128)).double().train(training), x)
+    same(replace_by_own_layers(deepjscc.decoder(128, (3, 32, 32))).double().train(training), z)
 
 
 @pytest.mark.parametrize(
